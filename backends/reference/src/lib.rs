@@ -1,0 +1,1 @@
+//! The oracle: a plain interpreter of programs, never optimised.

@@ -1,0 +1,1 @@
+//! Sequences, scheduler, sampler and the engine that drives a backend.

@@ -1,0 +1,1 @@
+//! GGUF and safetensors files over ranged asynchronous reads, with limits for hostile input.

@@ -1,0 +1,1 @@
+//! KV blocks: layout, pool, tables and plans.

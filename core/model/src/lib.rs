@@ -1,0 +1,1 @@
+//! ModelSpec, weight roles and names, the one graph builder, fusion and lowering.

@@ -1,0 +1,2 @@
+//! The `kvant` command.
+fn main() {}

@@ -1,0 +1,2 @@
+//! `cargo xtask TASK`: the project's tasks.
+fn main() {}
