@@ -34,9 +34,9 @@ pub enum QuantError {
         /// Values on the float side.
         elements: usize,
     },
-    /// A block's scale is NaN or infinite, or so large that its values overflow `f32`.
-    #[error("block {block} of the {format} tensor has a scale that is not a finite number")]
-    NonFiniteScale {
+    /// A block has a scale that its format does not allow: NaN, infinite, or out of range.
+    #[error("block {block} of the {format} tensor has a scale that is not a valid finite number")]
+    InvalidScale {
         /// The tensor's format.
         format: WeightFormat,
         /// Index of the first such block in the tensor.
