@@ -12,6 +12,9 @@ pub enum KvFormat {
 }
 
 impl KvFormat {
+    /// Every format.
+    pub const ALL: &[Self] = &[Self::F16];
+
     /// Bytes of one block: `[KV_BLOCK_TOKENS, n_kv_heads, head_dim]` elements with their scales.
     /// `None` on overflow.
     pub const fn block_bytes(self, n_kv_heads: usize, head_dim: usize) -> Option<usize> {
@@ -28,5 +31,13 @@ impl KvFormat {
         match self {
             Self::F16 => "f16",
         }
+    }
+
+    /// The format of a name, as [`KvFormat::name`] spells it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|format| format.name() == name)
     }
 }
