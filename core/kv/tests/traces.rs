@@ -39,7 +39,7 @@ fn action() -> impl Strategy<Value = Action> {
         8 => (who.clone(), prop_oneof![Just(1usize), 1usize..40, 30usize..200])
             .prop_map(|(who, n_tokens)| Action::Append { who, n_tokens }),
         2 => who.clone().prop_map(|who| Action::Fork { who }),
-        1 => (who.clone(), 0.0..=1.0).prop_map(|(who, keep)| Action::Truncate { who, keep }),
+        1 => (who.clone(), prop_oneof![Just(0.0), 0.0..=1.0]).prop_map(|(who, keep)| Action::Truncate { who, keep }),
         2 => (who.clone(), 0usize..50).prop_map(|(who, n_tokens)| Action::Undo { who, n_tokens }),
         1 => who.prop_map(|who| Action::Free { who }),
         6 => Just(Action::Run),
