@@ -28,7 +28,10 @@ fn search_scale(values: &[f32; 32]) -> f32 {
     let lowest = f32::from(IQ4_VALUES[0]);
     let fit = |inverse: f32| {
         Fit::new(values, |x| {
-            f32::from(IQ4_VALUES[usize::from(nearest_level(inverse * x))])
+            let q = f32::from(IQ4_VALUES[usize::from(nearest_level(inverse * x))]);
+            let w = x * x;
+            // Not the order of the k-quant searches: it decides which of two near trials wins.
+            (w * q * x, w * q * q)
         })
     };
     let mut best = BestFit::new(fit(1.0 / (-extreme / lowest)));

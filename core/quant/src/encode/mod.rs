@@ -132,12 +132,35 @@ fn reciprocal(x: f32) -> f32 {
     if x == 0.0 { 0.0 } else { 1.0 / x }
 }
 
-/// The nearest integer, ties to even.
+/// The nearest integer, ties to even; magnitudes beyond `2^22` give `2^22`.
+///
+/// Adding `1.5 * 2^23` leaves the rounded number in the low mantissa bits. Without SSE4.1 in the
+/// target `round_ties_even` is a call of a function, which would take most of a search's time.
 fn nearest(x: f32) -> i32 {
-    x.round_ties_even() as i32
+    const LIMIT: f32 = 4_194_304.0;
+    const SHIFT: f32 = 12_582_912.0;
+    (x.clamp(-LIMIT, LIMIT) + SHIFT).to_bits() as i32 - SHIFT.to_bits() as i32
 }
 
 /// Packs 32 four-bit codes with elements 0..16 in the low nibbles, 16..32 in the high ones.
 fn split_nibbles(codes: &[u8; 32]) -> [u8; 16] {
     std::array::from_fn(|i| (codes[i] & 15) | (codes[i + 16] << 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn nearest_rounds_ties_to_even() {
+        for i in -4000i32..4000 {
+            let x = i as f32 / 8.0;
+            assert_eq!(nearest(x), x.round_ties_even() as i32);
+        }
+        for x in [4_194_303.4f32, -4_194_303.4, 4_194_304.0, -4_194_304.0] {
+            assert_eq!(nearest(x), x.round_ties_even() as i32);
+        }
+        assert_eq!(nearest(f32::MAX), 4_194_304);
+        assert_eq!(nearest(f32::NEG_INFINITY), -4_194_304);
+    }
 }

@@ -113,12 +113,13 @@ pub(super) struct Fit {
 }
 
 impl Fit {
-    pub(super) fn new(values: &[f32], code_of: impl Fn(f32) -> f32) -> Self {
+    /// Sums what `terms` gives for each value: `w x q` and `w q²`.
+    pub(super) fn new(values: &[f32], terms: impl Fn(f32) -> (f32, f32)) -> Self {
         let mut fit = Self { xq: 0.0, q2: 0.0 };
         for &x in values {
-            let (w, q) = (x * x, code_of(x));
-            fit.xq += w * x * q;
-            fit.q2 += w * q * q;
+            let (xq, q2) = terms(x);
+            fit.xq += xq;
+            fit.q2 += q2;
         }
         fit
     }
@@ -157,6 +158,12 @@ impl BestFit {
     }
 }
 
+/// The terms of a value with code `q`.
+fn terms(x: f32, q: i8) -> (f32, f32) {
+    let (w, q) = (x * x, f32::from(q));
+    (w * x * q, w * q * q)
+}
+
 /// Scale and codes in `-half..half` of a group of 16, by trying spreads around the one that puts
 /// the signed extreme on `-half`.
 pub(super) fn symmetric(values: &[f32; 16], half: i8) -> (f32, [i8; 16]) {
@@ -169,10 +176,10 @@ pub(super) fn symmetric(values: &[f32; 16], half: i8) -> (f32, [i8; 16]) {
         nearest(inverse * x).clamp(-i32::from(half), i32::from(half) - 1) as i8
     };
     let mut inverse = -levels / extreme;
-    let mut best = BestFit::new(Fit::new(values, |x| f32::from(code(inverse, x))));
+    let mut best = BestFit::new(Fit::new(values, |x| terms(x, code(inverse, x))));
     for trial in (-9..=9).filter(|&trial| trial != 0) {
         let trial_inverse = -(levels + 0.1 * trial as f32) / extreme;
-        if best.offer(Fit::new(values, |x| f32::from(code(trial_inverse, x)))) {
+        if best.offer(Fit::new(values, |x| terms(x, code(trial_inverse, x)))) {
             inverse = trial_inverse;
         }
     }
@@ -189,14 +196,14 @@ pub(super) fn symmetric_by_descent(values: &[f32; 16], half: i8) -> (f32, [i8; 1
     let clamp = |q: i32| q.clamp(-i32::from(half), i32::from(half) - 1) as i8;
     let inverse = -f32::from(half) / extreme;
     let mut codes = values.map(|x| clamp(nearest(inverse * x)));
-    let mut fit = Fit::new(values, |x| f32::from(clamp(nearest(inverse * x))));
+    let mut fit = Fit::new(values, |x| terms(x, clamp(nearest(inverse * x))));
     for _ in 0..PASSES {
         let mut changed = false;
         for (&x, code) in values.iter().zip(&mut codes) {
-            let (w, q) = (x * x, f32::from(*code));
+            let (xq, q2) = terms(x, *code);
             let mut trial = Fit {
-                xq: fit.xq - w * x * q,
-                q2: fit.q2 - w * q * q,
+                xq: fit.xq - xq,
+                q2: fit.q2 - q2,
             };
             if trial.xq <= 0.0 {
                 continue;
@@ -205,9 +212,9 @@ pub(super) fn symmetric_by_descent(values: &[f32; 16], half: i8) -> (f32, [i8; 1
             if new_code == *code {
                 continue;
             }
-            let q = f32::from(new_code);
-            trial.xq += w * x * q;
-            trial.q2 += w * q * q;
+            let (xq, q2) = terms(x, new_code);
+            trial.xq += xq;
+            trial.q2 += q2;
             if trial.q2 > 0.0 && trial.xq * trial.xq * fit.q2 > fit.xq * fit.xq * trial.q2 {
                 (*code, fit, changed) = (new_code, trial, true);
             }

@@ -40,8 +40,9 @@ pub fn e8m0_half(e: u8) -> f32 {
     }
 }
 
-/// Half of an NVFP4 scale. The top bit is not looked at, except that the NaN code is read as zero
-/// only without it, as the `gguf` package does.
+/// Half of an NVFP4 scale. The NaN code reads as zero and the top bit is not looked at (so that
+/// `0xFF` is an ordinary number), as in the `gguf` package; [`check_scales`](crate::check_scales)
+/// refuses both.
 pub fn ue4m3_half(d: u8) -> f32 {
     match d {
         0x7F => 0.0,

@@ -2,7 +2,8 @@
 //!
 //! The decoders are what every kernel is measured against. They are written from the layouts, one
 //! formula a format, in the operation order of the public `gguf` package, so that results are equal
-//! to the bit; they are not meant to be fast.
+//! to the bit; they are not meant to be fast. Any bytes decode: whether scales are sane is asked
+//! once, by [`check_scales`](crate::check_scales).
 
 use bytemuck::Pod;
 
