@@ -1,0 +1,25 @@
+//! Tokenizers: text to token ids and back.
+//!
+//! `parts` is what a model file tells; `vocab` holds the tokens; `special` finds the tokens
+//! that are matched before anything else; `split` cuts text into words; `merge` is the one
+//! merge loop, driven by `bpe` (ranked merges) or `spm` (scores); `model` joins them; `stream`
+//! decodes token by token.
+
+mod bpe;
+mod byte_map;
+mod merge;
+mod model;
+mod parts;
+mod special;
+mod split;
+mod spm;
+mod stream;
+mod strings;
+mod unicode;
+mod vocab;
+
+pub use model::{DecodeOptions, EncodeOptions, Tokenizer};
+pub use parts::TokenizerParts;
+pub use stream::StreamDecoder;
+pub use strings::StringTable;
+pub use vocab::TokenKind;
