@@ -6,7 +6,9 @@ use crate::options::EngineOptions;
 use crate::request::{Event, FinishReason, Request, SequenceId};
 use crate::sampler::Sampler;
 use crate::scheduler::{self, Pending, Share};
-use kvant_device::{Backend, Bindings, BlockCopy, BufferReq, KvBinding, KvLayerBinding, SequenceStep, StepInput};
+use kvant_device::{
+    Backend, Bindings, BlockCopy, BufferReq, KvBinding, KvLayerBinding, SequenceStep, StepInput,
+};
 use kvant_kv::{IntegrityError, KvError, KvLayout, KvPools, KvSide, SequenceKv, check_integrity};
 use kvant_model::{LoadProgress, Model};
 
@@ -68,10 +70,16 @@ impl<B: Backend> Engine<B> {
         let n_blocks = blocks(&geometry, &options)?;
         let arena = layout.arena(&n_blocks)?;
         let weights = model.load(&backend, on_progress).await?;
-        let buffer = backend.alloc(&BufferReq { bytes: arena.bytes(), what: "keys and values".to_owned() })?;
+        let buffer = backend.alloc(&BufferReq {
+            bytes: arena.bytes(),
+            what: "keys and values".to_owned(),
+        })?;
         let layers = (0..arena.n_layers())
             .map(|layer| {
-                let (k, v) = (arena.region(layer, KvSide::K), arena.region(layer, KvSide::V));
+                let (k, v) = (
+                    arena.region(layer, KvSide::K),
+                    arena.region(layer, KvSide::V),
+                );
                 KvLayerBinding {
                     k_format: k.format,
                     v_format: v.format,
@@ -82,8 +90,15 @@ impl<B: Backend> Engine<B> {
                 }
             })
             .collect();
-        let kv = KvBinding { buffer, layers, n_blocks: n_blocks.clone() };
-        let bindings = Bindings { weights: &weights, kv };
+        let kv = KvBinding {
+            buffer,
+            layers,
+            n_blocks: n_blocks.clone(),
+        };
+        let bindings = Bindings {
+            weights: &weights,
+            kv,
+        };
         let exec = backend.prepare(model.program(), bindings, &prepare_options(&options))?;
         Ok(Self {
             backend,
@@ -136,10 +151,16 @@ impl<B: Backend> Engine<B> {
     /// wrong, or the engine is full.
     pub fn add(&mut self, request: Request) -> Result<SequenceId, EngineError> {
         if self.sequences.len() == self.options.max_sequences {
-            return Err(EngineError::Full { max_sequences: self.options.max_sequences });
+            return Err(EngineError::Full {
+                max_sequences: self.options.max_sequences,
+            });
         }
         if request.max_tokens == 0 {
-            return Err(EngineError::Option { field: "max_tokens", value: 0, wanted: "it must be at least 1" });
+            return Err(EngineError::Option {
+                field: "max_tokens",
+                value: 0,
+                wanted: "it must be at least 1",
+            });
         }
         self.check_tokens(&request.prompt)?;
         let sampler = Sampler::new(request.sampler, self.vocab_size)?;
@@ -149,7 +170,11 @@ impl<B: Backend> Engine<B> {
             id,
             n_prompt: request.prompt.len(),
             tokens: request.prompt,
-            request: RequestState { sampler, stop_tokens: request.stop_tokens, max_tokens: request.max_tokens },
+            request: RequestState {
+                sampler,
+                stop_tokens: request.stop_tokens,
+                max_tokens: request.max_tokens,
+            },
             kv: SequenceKv::new(&self.pools),
         });
         Ok(id)
@@ -161,12 +186,17 @@ impl<B: Backend> Engine<B> {
         }
         let (prompt_tokens, context_len) = (tokens.len(), self.options.context_len);
         if prompt_tokens >= context_len {
-            return Err(EngineError::ContextLength { prompt_tokens, context_len });
+            return Err(EngineError::ContextLength {
+                prompt_tokens,
+                context_len,
+            });
         }
         match tokens.iter().position(|&t| t as usize >= self.vocab_size) {
-            Some(position) => {
-                Err(EngineError::Token { position, token: tokens[position], vocab_size: self.vocab_size })
-            }
+            Some(position) => Err(EngineError::Token {
+                position,
+                token: tokens[position],
+                vocab_size: self.vocab_size,
+            }),
             None => Ok(()),
         }
     }
@@ -177,7 +207,9 @@ impl<B: Backend> Engine<B> {
     /// [`EngineError::UnknownSequence`], [`EngineError::Full`] or a wrong option.
     pub fn fork(&mut self, id: SequenceId, request: Request) -> Result<SequenceId, EngineError> {
         if self.sequences.len() == self.options.max_sequences {
-            return Err(EngineError::Full { max_sequences: self.options.max_sequences });
+            return Err(EngineError::Full {
+                max_sequences: self.options.max_sequences,
+            });
         }
         let index = self.index_of(id)?;
         let sampler = Sampler::new(request.sampler, self.vocab_size)?;
@@ -186,8 +218,18 @@ impl<B: Backend> Engine<B> {
         self.next_id += 1;
         let parent = &self.sequences[index];
         let (tokens, n_prompt) = (parent.tokens.clone(), parent.n_prompt);
-        let state = RequestState { sampler, stop_tokens: request.stop_tokens, max_tokens: request.max_tokens };
-        self.sequences.push(Sequence { id: child, n_prompt, tokens, request: state, kv });
+        let state = RequestState {
+            sampler,
+            stop_tokens: request.stop_tokens,
+            max_tokens: request.max_tokens,
+        };
+        self.sequences.push(Sequence {
+            id: child,
+            n_prompt,
+            tokens,
+            request: state,
+            kv,
+        });
         Ok(child)
     }
 
@@ -209,7 +251,10 @@ impl<B: Backend> Engine<B> {
     }
 
     fn index_of(&self, id: SequenceId) -> Result<usize, EngineError> {
-        self.sequences.iter().position(|s| s.id == id).ok_or(EngineError::UnknownSequence { id: id.0 })
+        self.sequences
+            .iter()
+            .position(|s| s.id == id)
+            .ok_or(EngineError::UnknownSequence { id: id.0 })
     }
 
     fn remove(&mut self, index: usize) {
@@ -226,7 +271,10 @@ impl<B: Backend> Engine<B> {
         let pending: Vec<Pending> = self
             .sequences
             .iter()
-            .map(|s| Pending { n_tokens: s.tokens.len(), n_computed: s.kv.n_tokens() })
+            .map(|s| Pending {
+                n_tokens: s.tokens.len(),
+                n_computed: s.kv.n_tokens(),
+            })
             .collect();
         let shares = scheduler::plan(&pending, self.options.max_step_tokens);
         let shares = self.reserve(shares)?;
@@ -258,13 +306,17 @@ impl<B: Backend> Engine<B> {
         let mut granted: Vec<Share> = Vec::with_capacity(shares.len());
         for share in shares {
             loop {
-                match self.sequences[share.index].kv.append(&mut self.pools, share.n_rows) {
+                match self.sequences[share.index]
+                    .kv
+                    .append(&mut self.pools, share.n_rows)
+                {
                     Ok(appended) => {
-                        self.copies.extend(appended.copies.iter().map(|copy| BlockCopy {
-                            group: copy.group,
-                            src: copy.src.0,
-                            dst: copy.dst.0,
-                        }));
+                        self.copies
+                            .extend(appended.copies.iter().map(|copy| BlockCopy {
+                                group: copy.group,
+                                src: copy.src.0,
+                                dst: copy.dst.0,
+                            }));
                         granted.push(share);
                         break;
                     }
@@ -286,9 +338,9 @@ impl<B: Backend> Engine<B> {
 
     /// Takes the blocks of the newest sequence that came after `index` and has no share yet.
     fn preempt(&mut self, index: usize, granted: &[Share]) -> Option<usize> {
-        let victim = (index + 1..self.sequences.len())
-            .rev()
-            .find(|i| self.sequences[*i].kv.n_tokens() > 0 && granted.iter().all(|g| g.index != *i))?;
+        let victim = (index + 1..self.sequences.len()).rev().find(|i| {
+            self.sequences[*i].kv.n_tokens() > 0 && granted.iter().all(|g| g.index != *i)
+        })?;
         let fresh = SequenceKv::new(&self.pools);
         std::mem::replace(&mut self.sequences[victim].kv, fresh).free(&mut self.pools);
         Some(victim)
@@ -301,12 +353,18 @@ impl<B: Backend> Engine<B> {
             let context_len = sequence.kv.n_tokens();
             let first = context_len - share.n_rows;
             let first_row = batch.tokens.len();
-            batch.tokens.extend_from_slice(&sequence.tokens[first..context_len]);
-            batch.positions.extend((first..context_len).map(|p| p as u32));
+            batch
+                .tokens
+                .extend_from_slice(&sequence.tokens[first..context_len]);
+            batch
+                .positions
+                .extend((first..context_len).map(|p| p as u32));
             if context_len == sequence.tokens.len() {
                 batch.output_rows.push(batch.tokens.len() as u32 - 1);
             }
-            batch.parts.push((share.index, first_row, share.n_rows, context_len));
+            batch
+                .parts
+                .push((share.index, first_row, share.n_rows, context_len));
         }
         batch
     }
@@ -315,18 +373,27 @@ impl<B: Backend> Engine<B> {
         let tables: Vec<Vec<&[u32]>> = batch
             .parts
             .iter()
-            .map(|part| self.sequences[part.0].kv.tables().iter().map(|t| t.ids()).collect())
+            .map(|part| {
+                self.sequences[part.0]
+                    .kv
+                    .tables()
+                    .iter()
+                    .map(|t| t.ids())
+                    .collect()
+            })
             .collect();
         let sequences: Vec<SequenceStep<'_>> = batch
             .parts
             .iter()
             .zip(&tables)
-            .map(|(&(_, first_row, n_rows, context_len), block_tables)| SequenceStep {
-                first_row,
-                n_rows,
-                context_len,
-                block_tables,
-            })
+            .map(
+                |(&(_, first_row, n_rows, context_len), block_tables)| SequenceStep {
+                    first_row,
+                    n_rows,
+                    context_len,
+                    block_tables,
+                },
+            )
             .collect();
         let step = StepInput {
             tokens: &batch.tokens,
@@ -352,7 +419,10 @@ impl<B: Backend> Engine<B> {
             row += 1;
             let id = sequence.id;
             let request = &mut sequence.request;
-            let token = match request.sampler.sample(logits, &sequence.tokens, sequence.n_prompt) {
+            let token = match request
+                .sampler
+                .sample(logits, &sequence.tokens, sequence.n_prompt)
+            {
                 Ok(token) => token,
                 Err(error) => {
                     events.push(Event::Failed { id, error });
@@ -395,7 +465,9 @@ impl<B: Backend> Engine<B> {
         mut sink: impl FnMut(usize, &[f32]),
     ) -> Result<(), EngineError> {
         if !self.sequences.is_empty() {
-            return Err(EngineError::Busy { running: self.sequences.len() });
+            return Err(EngineError::Busy {
+                running: self.sequences.len(),
+            });
         }
         // Room for an answer is not needed, so one more token fits than a request could have.
         self.check_tokens(&tokens[..tokens.len().saturating_sub(1).max(1).min(tokens.len())])?;
@@ -424,9 +496,18 @@ impl<B: Backend> Engine<B> {
             kv.append(&mut self.pools, n_rows)?;
             let end = start + n_rows;
             let positions: Vec<u32> = (start..end).map(|p| p as u32).collect();
-            let output_rows: Vec<u32> = if start < first { vec![] } else { (0..n_rows as u32).collect() };
+            let output_rows: Vec<u32> = if start < first {
+                vec![]
+            } else {
+                (0..n_rows as u32).collect()
+            };
             let tables: Vec<&[u32]> = kv.tables().iter().map(|t| t.ids()).collect();
-            let sequence = SequenceStep { first_row: 0, n_rows, context_len: end, block_tables: &tables };
+            let sequence = SequenceStep {
+                first_row: 0,
+                n_rows,
+                context_len: end,
+                block_tables: &tables,
+            };
             let step = StepInput {
                 tokens: &tokens[start..end],
                 positions: &positions,

@@ -2,8 +2,10 @@
 
 use crate::sampler::SamplerError;
 use kvant_device::DeviceError;
+use kvant_format::{HfError, MetadataError};
 use kvant_kv::KvError;
 use kvant_model::ModelError;
+use kvant_text::TextError;
 
 /// Why the engine refuses or fails.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +72,20 @@ pub enum EngineError {
     /// Blocks ran out or are misused.
     #[error(transparent)]
     Kv(#[from] KvError),
+    /// The checkpoint has no tokenizer.
+    #[error(
+        "the model has no tokenizer; use a GGUF file with a vocabulary, or a folder with tokenizer.json"
+    )]
+    NoTokenizer,
+    /// A metadata entry is of another type than the tokenizer needs.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// `tokenizer.json` cannot be read.
+    #[error("tokenizer.json: {0}")]
+    TokenizerFile(#[source] HfError),
+    /// The tokenizer or the chat template is wrong.
+    #[error(transparent)]
+    Text(#[from] TextError),
     /// The sampler's options are wrong.
     #[error(transparent)]
     Sampler(#[from] SamplerError),

@@ -48,7 +48,11 @@ pub async fn evaluate<B: Backend>(
 ) -> Result<(), EngineError> {
     let size = options.chunk_tokens;
     if size < 4 {
-        return Err(EngineError::Option { field: "chunk_tokens", value: size, wanted: "it must be at least 4" });
+        return Err(EngineError::Option {
+            field: "chunk_tokens",
+            value: size,
+            wanted: "it must be at least 4",
+        });
     }
     for chunk in 0..n_chunks(tokens.len(), options) {
         let mut part = tokens[chunk * size..(chunk + 1) * size].to_vec();
@@ -59,7 +63,12 @@ pub async fn evaluate<B: Backend>(
         // The last token predicts one beyond the chunk, so it is not fed.
         engine
             .score(&part[..size - 1], size / 2, |position, logits| {
-                sink(EvalRow { chunk, position: position + 1, token: truth[position + 1], logits });
+                sink(EvalRow {
+                    chunk,
+                    position: position + 1,
+                    token: truth[position + 1],
+                    logits,
+                });
             })
             .await?;
     }
@@ -76,7 +85,11 @@ pub fn log_softmax(logits: &[f32], out: &mut Vec<f32>) {
 /// `log sum exp` of all logits, in f64.
 pub fn log_sum_exp(logits: &[f32]) -> f64 {
     let max = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    max + logits.iter().map(|&x| (f64::from(x) - max).exp()).sum::<f64>().ln()
+    max + logits
+        .iter()
+        .map(|&x| (f64::from(x) - max).exp())
+        .sum::<f64>()
+        .ln()
 }
 
 /// Mean negative log-likelihood of a text.
@@ -158,7 +171,8 @@ impl Divergence {
     pub fn quantile_kl(&self, quantile: f64) -> f64 {
         let mut sorted = self.kl.clone();
         sorted.sort_by(f32::total_cmp);
-        let at = (quantile.clamp(0.0, 1.0) * sorted.len().saturating_sub(1) as f64).round() as usize;
+        let at =
+            (quantile.clamp(0.0, 1.0) * sorted.len().saturating_sub(1) as f64).round() as usize;
         sorted.get(at).copied().map_or(0.0, f64::from)
     }
 
@@ -201,7 +215,12 @@ mod tests {
     fn a_uniform_model_has_the_vocabulary_as_perplexity() {
         let mut perplexity = Perplexity::default();
         for token in 0..8 {
-            perplexity.add(&EvalRow { chunk: 0, position: 0, token, logits: &[1.0; 8] });
+            perplexity.add(&EvalRow {
+                chunk: 0,
+                position: 0,
+                token,
+                logits: &[1.0; 8],
+            });
         }
         assert!((perplexity.perplexity() - 8.0).abs() < 1e-9);
         assert!(perplexity.standard_error() < 1e-6);

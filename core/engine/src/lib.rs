@@ -7,6 +7,8 @@ mod options;
 mod request;
 pub mod sampler;
 pub mod scheduler;
+mod text_stream;
+pub mod vocabulary;
 
 pub use engine::Engine;
 pub use error::EngineError;
@@ -14,3 +16,4 @@ pub use kvant_model::LoadProgress;
 pub use memory::MemoryPlan;
 pub use options::EngineOptions;
 pub use request::{Event, FinishReason, Request, SequenceId};
+pub use text_stream::TextStream;

@@ -24,14 +24,20 @@ pub struct MemoryPlan {
 impl MemoryPlan {
     /// Bytes in all.
     pub fn total_bytes(&self) -> usize {
-        self.weight_bytes.saturating_add(self.kv_bytes).saturating_add(self.activation_bytes)
+        self.weight_bytes
+            .saturating_add(self.kv_bytes)
+            .saturating_add(self.activation_bytes)
     }
 
     /// What `model` will take on `backend`.
     ///
     /// # Errors
     /// [`EngineError`] when an option makes no sense, a size overflows or the backend refuses a weight.
-    pub fn new<B: Backend>(backend: &B, model: &Model, options: &EngineOptions) -> Result<Self, EngineError> {
+    pub fn new<B: Backend>(
+        backend: &B,
+        model: &Model,
+        options: &EngineOptions,
+    ) -> Result<Self, EngineError> {
         options.validate()?;
         let geometry = kv_geometry(model.spec());
         let layout = KvLayout::new(&options.plan(geometry.layers.len()), &geometry)?;
@@ -60,17 +66,22 @@ pub(crate) fn prepare_options(options: &EngineOptions) -> PrepareOptions {
 }
 
 /// Blocks that every sequence may need at once.
-pub(crate) fn blocks(geometry: &KvGeometry, options: &EngineOptions) -> Result<Vec<usize>, EngineError> {
+pub(crate) fn blocks(
+    geometry: &KvGeometry,
+    options: &EngineOptions,
+) -> Result<Vec<usize>, EngineError> {
     geometry
         .groups
         .iter()
         .map(|group| {
             let blocks = group.max_blocks(options.context_len, options.max_step_tokens);
-            blocks.checked_mul(options.max_sequences).ok_or(EngineError::Option {
-                field: "max_sequences",
-                value: options.max_sequences,
-                wanted: "that many sequences of this context overflow",
-            })
+            blocks
+                .checked_mul(options.max_sequences)
+                .ok_or(EngineError::Option {
+                    field: "max_sequences",
+                    value: options.max_sequences,
+                    wanted: "that many sequences of this context overflow",
+                })
         })
         .collect()
 }
@@ -88,6 +99,10 @@ pub(crate) fn kv_geometry(spec: &ModelSpec) -> KvGeometry {
                 group: layer.attention.kv_group,
             })
             .collect(),
-        groups: spec.kv_groups.iter().map(|&window| KvGroup { window }).collect(),
+        groups: spec
+            .kv_groups
+            .iter()
+            .map(|&window| KvGroup { window })
+            .collect(),
     }
 }

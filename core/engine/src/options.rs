@@ -35,7 +35,9 @@ impl EngineOptions {
 
     /// The plan in use for a model of `n_layers` layers.
     pub fn plan(&self, n_layers: usize) -> KvPlan {
-        self.kv_plan.clone().unwrap_or_else(|| KvPlan::uniform(n_layers, KvFormat::F16))
+        self.kv_plan
+            .clone()
+            .unwrap_or_else(|| KvPlan::uniform(n_layers, KvFormat::F16))
     }
 
     /// Checks every number.
@@ -50,12 +52,20 @@ impl EngineOptions {
         ];
         for (field, value) in fields {
             if value == 0 {
-                return Err(EngineError::Option { field, value, wanted: "it must be at least 1" });
+                return Err(EngineError::Option {
+                    field,
+                    value,
+                    wanted: "it must be at least 1",
+                });
             }
         }
         if self.max_outputs < self.max_sequences {
             let (field, value) = ("max_outputs", self.max_outputs);
-            return Err(EngineError::Option { field, value, wanted: "it must be at least max_sequences" });
+            return Err(EngineError::Option {
+                field,
+                value,
+                wanted: "it must be at least max_sequences",
+            });
         }
         Ok(())
     }

@@ -25,8 +25,14 @@ pub fn plan(sequences: &[Pending], max_tokens: usize) -> Vec<Share> {
     let mut budget = max_tokens;
     let mut shares = Vec::new();
     let remaining = |s: &Pending| s.n_tokens - s.n_computed;
-    let decodes = sequences.iter().enumerate().filter(|(_, s)| remaining(s) == 1);
-    let prefills = sequences.iter().enumerate().filter(|(_, s)| remaining(s) > 1);
+    let decodes = sequences
+        .iter()
+        .enumerate()
+        .filter(|(_, s)| remaining(s) == 1);
+    let prefills = sequences
+        .iter()
+        .enumerate()
+        .filter(|(_, s)| remaining(s) > 1);
     for (index, sequence) in decodes.chain(prefills) {
         let n_rows = remaining(sequence).min(budget);
         if n_rows == 0 {
@@ -44,7 +50,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn pending() -> impl Strategy<Value = Pending> {
-        (0usize..50, 1usize..60).prop_map(|(n_computed, rest)| Pending { n_tokens: n_computed + rest, n_computed })
+        (0usize..50, 1usize..60).prop_map(|(n_computed, rest)| Pending {
+            n_tokens: n_computed + rest,
+            n_computed,
+        })
     }
 
     proptest! {
@@ -70,9 +79,27 @@ mod tests {
 
     #[test]
     fn prompts_are_served_in_order() {
-        let long = Pending { n_tokens: 100, n_computed: 0 };
-        let decode = Pending { n_tokens: 9, n_computed: 8 };
+        let long = Pending {
+            n_tokens: 100,
+            n_computed: 0,
+        };
+        let decode = Pending {
+            n_tokens: 9,
+            n_computed: 8,
+        };
         let shares = plan(&[long, long, decode], 64);
-        assert_eq!(shares, [Share { index: 2, n_rows: 1 }, Share { index: 0, n_rows: 63 }]);
+        assert_eq!(
+            shares,
+            [
+                Share {
+                    index: 2,
+                    n_rows: 1
+                },
+                Share {
+                    index: 0,
+                    n_rows: 63
+                }
+            ]
+        );
     }
 }

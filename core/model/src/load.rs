@@ -156,7 +156,11 @@ impl Model {
             weight.desc.name.clone()
         })?;
         if weight.desc.usage == WeightUse::Vector {
-            let bytes = self.checkpoint.store().read_rows(info, 0..info.n_rows()).await?;
+            let bytes = self
+                .checkpoint
+                .store()
+                .read_rows(info, 0..info.n_rows())
+                .await?;
             let values = vector_values(info, weight.desc.n_cols, &bytes, weight.source.transform)?;
             let desc = WeightDesc {
                 format: WeightFormat::F32,
@@ -178,7 +182,11 @@ impl Model {
             if rows.is_empty() {
                 continue;
             }
-            let bytes = self.checkpoint.store().read_rows(info, rows.clone()).await?;
+            let bytes = self
+                .checkpoint
+                .store()
+                .read_rows(info, rows.clone())
+                .await?;
             backend.push_rows(&mut upload, &bytes)?;
             progress.done_bytes += bytes.len() as u64;
             drop(bytes);
