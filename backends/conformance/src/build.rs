@@ -156,6 +156,7 @@ impl CaseBuilder {
             sequences: vec![CaseSequence {
                 n_rows: n,
                 context_len: n,
+                total_len: n + 15,
                 block_tables,
             }],
             output_rows: (0..n as u32).collect(),

@@ -51,6 +51,8 @@ pub struct CaseSequence {
     pub n_rows: usize,
     /// Tokens after this step.
     pub context_len: usize,
+    /// Tokens the sequence will have.
+    pub total_len: usize,
     /// Block table of each group.
     pub block_tables: Vec<Vec<u32>>,
 }

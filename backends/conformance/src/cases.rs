@@ -433,6 +433,7 @@ fn attention_case(
         let sequences = vec![CaseSequence {
             n_rows: before,
             context_len: before,
+            total_len: before,
             block_tables: vec![table],
         }];
         steps.push(CaseStep {
@@ -455,6 +456,7 @@ fn attention_case(
             CaseSequence {
                 n_rows: now,
                 context_len: before + now,
+                total_len: before + now,
                 block_tables: vec![table],
             }
         })
@@ -506,6 +508,7 @@ fn copy_case() -> Case {
         sequences: vec![CaseSequence {
             n_rows: tokens.len(),
             context_len,
+            total_len: context_len,
             block_tables: vec![table.to_vec()],
         }],
         tokens: tokens.collect(),

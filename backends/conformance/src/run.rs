@@ -171,6 +171,7 @@ fn submit<B: Backend>(backend: &B, exec: &mut B::Exec, step: &CaseStep) -> Resul
             first_row,
             n_rows,
             context_len,
+            total_len: sequence.total_len,
             block_tables,
         });
         positions.extend((context_len - n_rows..context_len).map(|p| p as u32));

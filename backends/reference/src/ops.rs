@@ -99,7 +99,7 @@ pub(crate) fn rope_table(spec: &RopeSpec, step: &StepInput<'_>) -> Vec<f32> {
     let factor = f64::from(spec.attention_factor());
     let mut out = Vec::with_capacity(step.tokens.len() * spec.rotary_dim);
     for sequence in step.sequences {
-        let frequencies = spec.frequencies(sequence.context_len);
+        let frequencies = spec.frequencies(sequence.total_len);
         for row in sequence.first_row..sequence.first_row + sequence.n_rows {
             let position = f64::from(step.positions[row]);
             out.extend(

@@ -249,9 +249,9 @@ pub enum RopeScaling {
 }
 
 impl RopeSpec {
-    /// Angular frequency of each pair for a sequence of `context_len` tokens, radians a token,
+    /// Angular frequency of each pair for a sequence of `total_len` tokens, radians a token,
     /// `[rotary_dim / 2]`, in f64.
-    pub fn frequencies(&self, context_len: usize) -> Vec<f64> {
+    pub fn frequencies(&self, total_len: usize) -> Vec<f64> {
         let half = self.rotary_dim / 2;
         let divisor = |j: usize| -> f64 {
             match &self.scaling {
@@ -265,7 +265,7 @@ impl RopeSpec {
                     long_factors,
                     original_context,
                     ..
-                } => f64::from(if context_len > *original_context {
+                } => f64::from(if total_len > *original_context {
                     long_factors[j]
                 } else {
                     short_factors[j]

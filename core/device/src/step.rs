@@ -25,6 +25,9 @@ pub struct SequenceStep<'a> {
     pub n_rows: usize,
     /// Tokens in the sequence after this step.
     pub context_len: usize,
+    /// Tokens that the sequence is known to have, those of later steps included; at least
+    /// `context_len`. LongRoPE chooses its frequencies by it.
+    pub total_len: usize,
     /// For each KV group the block ids of the whole sequence, `ceil(context_len / 32)` of them;
     /// [`NO_BLOCK`] where the window has passed.
     pub block_tables: &'a [&'a [u32]],
@@ -131,7 +134,10 @@ impl StepInput<'_> {
                 return Err(StepError::Shape("sequences do not tile the rows"));
             }
             next_row += sequence.n_rows;
-            if next_row > n_tokens || sequence.n_rows > sequence.context_len {
+            if next_row > n_tokens
+                || sequence.n_rows > sequence.context_len
+                || sequence.total_len < sequence.context_len
+            {
                 return Err(StepError::Shape("a sequence has more rows than tokens"));
             }
             let first_position = sequence.context_len - sequence.n_rows;

@@ -7,7 +7,8 @@ use crate::request::{Event, FinishReason, Request, SequenceId};
 use crate::sampler::Sampler;
 use crate::scheduler::{self, Pending, Share};
 use kvant_device::{
-    Backend, Bindings, BlockCopy, BufferReq, KvBinding, KvLayerBinding, SequenceStep, StepInput,
+    Backend, Bindings, BlockCopy, BufferReq, KvBinding, KvLayerBinding, Op, Program, RopeScaling,
+    RopeSpec, SequenceStep, StepInput,
 };
 use kvant_kv::{IntegrityError, KvError, KvLayout, KvPools, KvSide, SequenceKv, check_integrity};
 use kvant_model::{LoadProgress, Model};
@@ -20,6 +21,8 @@ pub struct Engine<B: Backend> {
     options: EngineOptions,
     memory: MemoryPlan,
     vocab_size: usize,
+    /// Lengths beyond which the model's rotation changes, so that all keys must be computed again.
+    rope_switches: Vec<usize>,
     /// In order of arrival.
     sequences: Vec<Sequence>,
     next_id: u64,
@@ -41,6 +44,20 @@ struct RequestState {
     sampler: Sampler,
     stop_tokens: Vec<u32>,
     max_tokens: usize,
+}
+
+/// Lengths beyond which a rope of the program takes other frequencies (LongRoPE).
+fn rope_switches(program: &Program) -> Vec<usize> {
+    let switch = |node: &kvant_device::Node| match &node.op {
+        Op::RopeTable(RopeSpec {
+            scaling: RopeScaling::Long {
+                original_context, ..
+            },
+            ..
+        }) => Some(*original_context),
+        _ => None,
+    };
+    program.nodes.iter().filter_map(switch).collect()
 }
 
 /// One step's tokens, packed.
@@ -107,6 +124,7 @@ impl<B: Backend> Engine<B> {
             options,
             memory,
             vocab_size: model.spec().vocab_size,
+            rope_switches: rope_switches(model.program()),
             sequences: Vec::new(),
             next_id: 0,
             copies: Vec::new(),
@@ -387,10 +405,11 @@ impl<B: Backend> Engine<B> {
             .iter()
             .zip(&tables)
             .map(
-                |(&(_, first_row, n_rows, context_len), block_tables)| SequenceStep {
+                |(&(index, first_row, n_rows, context_len), block_tables)| SequenceStep {
                     first_row,
                     n_rows,
                     context_len,
+                    total_len: self.sequences[index].tokens.len(),
                     block_tables,
                 },
             )
@@ -432,6 +451,14 @@ impl<B: Backend> Engine<B> {
             };
             let stops = request.stop_tokens.contains(&token.id);
             sequence.tokens.push(token.id);
+            if self
+                .rope_switches
+                .iter()
+                .any(|&len| sequence.tokens.len() == len + 1)
+            {
+                let fresh = SequenceKv::new(&self.pools);
+                std::mem::replace(&mut sequence.kv, fresh).free(&mut self.pools);
+            }
             events.push(Event::Token { id, token });
             let n_generated = sequence.tokens.len() - sequence.n_prompt;
             let reason = if stops {
@@ -506,6 +533,7 @@ impl<B: Backend> Engine<B> {
                 first_row: 0,
                 n_rows,
                 context_len: end,
+                total_len: tokens.len(),
                 block_tables: &tables,
             };
             let step = StepInput {

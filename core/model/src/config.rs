@@ -38,6 +38,23 @@ impl<'a> Config<'a> {
         matches!(self.checkpoint, Checkpoint::Gguf(_))
     }
 
+    /// What a Hugging Face folder puts before the names of tensors: models with vision nest the part
+    /// that generates text.
+    pub(crate) fn hf_prefix(&self) -> &'static str {
+        ["model.", "language_model.model.", "model.language_model."]
+            .into_iter()
+            .find(|prefix| self.has_tensor(&format!("{prefix}embed_tokens.weight")))
+            .unwrap_or("model.")
+    }
+
+    /// The object of `config.json` that describes the part that generates text.
+    fn json_root(&self) -> Option<&'a serde_json::Value> {
+        let Checkpoint::HfFolder(folder) = self.checkpoint else {
+            return None;
+        };
+        Some(folder.config.get("text_config").unwrap_or(&folder.config))
+    }
+
     /// The key as the file spells it.
     pub(crate) fn spelled(&self, key: Key) -> String {
         match self.checkpoint {
@@ -55,7 +72,7 @@ impl<'a> Config<'a> {
     }
 
     /// A number, or a list of them; `None` when the key is missing or null.
-    fn numbers(&self, key: Key) -> Result<Option<Vec<f64>>, ModelError> {
+    pub(crate) fn numbers(&self, key: Key) -> Result<Option<Vec<f64>>, ModelError> {
         if self.absent(key) {
             return Ok(None);
         }
@@ -74,7 +91,7 @@ impl<'a> Config<'a> {
                 }
             }
             Checkpoint::HfFolder(folder) => {
-                let Some(value) = json_at(&folder.config, key.1) else {
+                let Some(value) = json_at(self.json_root().unwrap_or(&folder.config), key.1) else {
                     return Ok(None);
                 };
                 let bad = || self.bad(key, value.to_string(), "it must be a number");
@@ -176,11 +193,15 @@ impl<'a> Config<'a> {
         }
         match self.checkpoint {
             Checkpoint::Gguf(gguf) => Ok(gguf.metadata.find(&self.spelled(key))?),
-            Checkpoint::HfFolder(folder) => match json_at(&folder.config, key.1) {
-                None => Ok(None),
-                Some(serde_json::Value::Bool(b)) => Ok(Some(*b)),
-                Some(other) => Err(self.bad(key, other.to_string(), "it must be true or false")),
-            },
+            Checkpoint::HfFolder(folder) => {
+                match json_at(self.json_root().unwrap_or(&folder.config), key.1) {
+                    None => Ok(None),
+                    Some(serde_json::Value::Bool(b)) => Ok(Some(*b)),
+                    Some(other) => {
+                        Err(self.bad(key, other.to_string(), "it must be true or false"))
+                    }
+                }
+            }
         }
     }
 
@@ -190,11 +211,13 @@ impl<'a> Config<'a> {
         }
         match self.checkpoint {
             Checkpoint::Gguf(gguf) => Ok(gguf.metadata.find(&self.spelled(key))?),
-            Checkpoint::HfFolder(folder) => match json_at(&folder.config, key.1) {
-                None => Ok(None),
-                Some(serde_json::Value::String(s)) => Ok(Some(s)),
-                Some(other) => Err(self.bad(key, other.to_string(), "it must be a string")),
-            },
+            Checkpoint::HfFolder(folder) => {
+                match json_at(self.json_root().unwrap_or(&folder.config), key.1) {
+                    None => Ok(None),
+                    Some(serde_json::Value::String(s)) => Ok(Some(s)),
+                    Some(other) => Err(self.bad(key, other.to_string(), "it must be a string")),
+                }
+            }
         }
     }
 
@@ -203,7 +226,7 @@ impl<'a> Config<'a> {
         let Checkpoint::HfFolder(folder) = self.checkpoint else {
             return None;
         };
-        json_at(&folder.config, key)?
+        json_at(self.json_root().unwrap_or(&folder.config), key)?
             .as_array()?
             .iter()
             .map(|v| v.as_str())
@@ -215,7 +238,7 @@ impl<'a> Config<'a> {
         let Checkpoint::HfFolder(folder) = self.checkpoint else {
             return None;
         };
-        json_at(&folder.config, path)?
+        json_at(self.json_root().unwrap_or(&folder.config), path)?
             .as_array()?
             .iter()
             .map(|v| v.as_f64().map(|v| v as f32))
@@ -227,7 +250,7 @@ impl<'a> Config<'a> {
         let Checkpoint::HfFolder(folder) = self.checkpoint else {
             return None;
         };
-        json_at(&folder.config, path)?.as_f64()
+        json_at(self.json_root().unwrap_or(&folder.config), path)?.as_f64()
     }
 
     /// A string in `config.json` at a dotted path.
@@ -235,7 +258,9 @@ impl<'a> Config<'a> {
         let Checkpoint::HfFolder(folder) = self.checkpoint else {
             return None;
         };
-        json_at(&folder.config, path)?.as_str().map(str::to_owned)
+        json_at(self.json_root().unwrap_or(&folder.config), path)?
+            .as_str()
+            .map(str::to_owned)
     }
 
     /// A boolean in `config.json` at a dotted path.
@@ -243,15 +268,18 @@ impl<'a> Config<'a> {
         let Checkpoint::HfFolder(folder) = self.checkpoint else {
             return None;
         };
-        json_at(&folder.config, path)?.as_bool()
+        json_at(self.json_root().unwrap_or(&folder.config), path)?.as_bool()
     }
 
-    /// Whether `config.json` has something other than null at a dotted path.
-    pub(crate) fn json_has(&self, path: &str) -> bool {
-        let Checkpoint::HfFolder(folder) = self.checkpoint else {
+    /// Whether `config.json` says null at a dotted path.
+    pub(crate) fn json_is_null(&self, path: &str) -> bool {
+        let Checkpoint::HfFolder(_) = self.checkpoint else {
             return false;
         };
-        json_at(&folder.config, path).is_some()
+        let found = path
+            .split('.')
+            .try_fold(self.json_root(), |v, part| v?.get(part).map(Some));
+        matches!(found, Some(Some(serde_json::Value::Null)))
     }
 
     pub(crate) fn has_tensor(&self, name: &str) -> bool {
@@ -271,11 +299,12 @@ impl<'a> Config<'a> {
     }
 }
 
-/// A GGUF value as a number; whole numbers are exact up to 2^53.
+/// A GGUF value as a number; whole numbers are exact up to 2^53, a truth value is 0 or 1.
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::F32(v) => Some(f64::from(*v)),
         Value::F64(v) => Some(*v),
+        Value::Bool(v) => Some(f64::from(u8::from(*v))),
         other => other.as_integer().map(|v| v as f64),
     }
 }

@@ -16,6 +16,10 @@ pub(crate) struct RopeKeys {
     pub(crate) scaled: bool,
     /// Base where no key says.
     pub(crate) default_theta: f32,
+    /// Context length of training where no key says, in tokens.
+    pub(crate) original_context: Option<f64>,
+    /// Whether the name `yarn` means LongRoPE (Phi 3).
+    pub(crate) yarn_is_long: bool,
 }
 
 impl RopeKeys {
@@ -25,6 +29,8 @@ impl RopeKeys {
         theta: Key("rope.freq_base", "rope_theta"),
         scaled: true,
         default_theta: 10_000.0,
+        original_context: None,
+        yarn_is_long: false,
     };
 }
 
@@ -133,58 +139,58 @@ fn hf_scaling(
     theta: f32,
     keys: RopeKeys,
 ) -> Result<RopeScaling, ModelError> {
-    let objects: Vec<&str> = keys
-        .parameters
-        .iter()
-        .copied()
-        .chain(["rope_scaling"])
+    // Where a file has both spellings, the older wins.
+    let objects: Vec<&str> = ["rope_scaling"]
+        .into_iter()
+        .chain(keys.parameters.iter().copied())
         .collect();
     let number = |name: &str| json_number(config, &objects, name);
-    let need = |name: &str| {
-        number(name).ok_or_else(|| ModelError::MissingKey {
-            key: format!("{}.{name}", objects[0]),
-        })
+    let missing = |name: &str| ModelError::MissingKey {
+        key: format!("{}.{name}", objects[1]),
     };
+    let need = |name: &str| number(name).ok_or_else(|| missing(name));
     let kind = objects
         .iter()
         .flat_map(|object| [format!("{object}.rope_type"), format!("{object}.type")])
         .find_map(|path| config.json_str(&path));
-    let max_context = config.opt_f64(Key("", "max_position_embeddings"))?;
+    let original_key = "original_max_position_embeddings";
     let original = || {
-        number("original_max_position_embeddings")
-            .or(config.json_number("original_max_position_embeddings"))
+        let max_context = config.json_number("max_position_embeddings");
+        let named = config
+            .json_number(original_key)
+            .or_else(|| number(original_key));
+        named
+            .or(keys.original_context)
             .or(max_context)
+            .ok_or_else(|| missing(original_key))
     };
     match kind.as_deref() {
         None | Some("default") => Ok(RopeScaling::None),
         Some("linear") => Ok(RopeScaling::Linear {
             factor: need("factor")? as f32,
         }),
+        Some("longrope" | "su") => long_scaling(config, rotary_dim, &objects, original()?),
+        Some("yarn") if keys.yarn_is_long => {
+            long_scaling(config, rotary_dim, &objects, original()?)
+        }
         Some("llama3") => {
             let (factor, low, high) = (
                 need("factor")?,
                 need("low_freq_factor")?,
                 need("high_freq_factor")?,
             );
-            let original = original().ok_or(ModelError::MissingKey {
-                key: "max_position_embeddings".to_owned(),
-            })?;
-            Ok(RopeScaling::Factors {
-                factors: llama3_factors(rotary_dim, theta, factor, low, high, original),
-            })
+            let factors = llama3_factors(rotary_dim, theta, factor, low, high, original()?);
+            Ok(RopeScaling::Factors { factors })
         }
         Some("yarn") => {
             let factor = need("factor")?;
-            let original = original().ok_or(ModelError::MissingKey {
-                key: "max_position_embeddings".to_owned(),
-            })?;
             let (fast, slow) = (
                 number("beta_fast").unwrap_or(32.0),
                 number("beta_slow").unwrap_or(1.0),
             );
             let attention = number("attention_factor").unwrap_or_else(|| {
                 match (number("mscale"), number("mscale_all_dim")) {
-                    (Some(m), Some(all)) if all != 0.0 => {
+                    (Some(m), Some(all)) if m != 0.0 && all != 0.0 => {
                         yarn_magnitude(factor, m) / yarn_magnitude(factor, all)
                     }
                     _ => yarn_magnitude(factor, 1.0),
@@ -194,53 +200,51 @@ fn hf_scaling(
                 .iter()
                 .all(|o| config.json_bool(&format!("{o}.truncate")).unwrap_or(true));
             Ok(RopeScaling::Yarn {
-                factors: yarn_factors(rotary_dim, theta, factor, original, fast, slow, truncate),
-                attention_factor: attention as f32,
-            })
-        }
-        Some("longrope" | "su") => {
-            let list = |name: &str| {
-                let factors = objects
-                    .iter()
-                    .find_map(|o| config.json_numbers(&format!("{o}.{name}")));
-                let factors = factors.ok_or_else(|| ModelError::MissingKey {
-                    key: format!("rope_scaling.{name}"),
-                })?;
-                check_factors(name, factors, rotary_dim / 2)
-            };
-            let missing = || ModelError::MissingKey {
-                key: "original_max_position_embeddings".to_owned(),
-            };
-            let original = original().ok_or_else(missing)?;
-            let factor = match max_context {
-                Some(max)
-                    if config.json_has("original_max_position_embeddings")
-                        || number("original_max_position_embeddings").is_some() =>
-                {
-                    max / original
-                }
-                _ => number("factor").unwrap_or(1.0),
-            };
-            let attention = number("attention_factor").unwrap_or_else(|| {
-                if factor <= 1.0 {
-                    1.0
-                } else {
-                    (1.0 + factor.ln() / original.ln()).sqrt()
-                }
-            });
-            Ok(RopeScaling::Long {
-                short_factors: list("short_factor")?,
-                long_factors: list("long_factor")?,
-                original_context: original as usize,
+                factors: yarn_factors(rotary_dim, theta, factor, original()?, fast, slow, truncate),
                 attention_factor: attention as f32,
             })
         }
         Some(other) => Err(ModelError::BadValue {
-            key: format!("{}.rope_type", objects[0]),
+            key: format!("{}.rope_type", objects[1]),
             found: other.to_owned(),
             wanted: "known are default, linear, llama3, yarn, longrope".to_owned(),
         }),
     }
+}
+
+fn long_scaling(
+    config: &Config<'_>,
+    rotary_dim: usize,
+    objects: &[&str],
+    original: f64,
+) -> Result<RopeScaling, ModelError> {
+    let number = |name: &str| json_number(config, objects, name);
+    let list = |name: &str| {
+        let factors = objects
+            .iter()
+            .find_map(|o| config.json_numbers(&format!("{o}.{name}")));
+        let factors = factors.ok_or_else(|| ModelError::MissingKey {
+            key: format!("{}.{name}", objects[0]),
+        })?;
+        check_factors(name, factors, rotary_dim / 2)
+    };
+    let factor = number("factor")
+        .or_else(|| {
+            config
+                .json_number("max_position_embeddings")
+                .map(|max| max / original)
+        })
+        .unwrap_or(1.0);
+    let attention = number("attention_factor").unwrap_or_else(|| match factor <= 1.0 {
+        true => 1.0,
+        false => (1.0 + factor.ln() / original.ln()).sqrt(),
+    });
+    Ok(RopeScaling::Long {
+        short_factors: list("short_factor")?,
+        long_factors: list("long_factor")?,
+        original_context: original as usize,
+        attention_factor: attention as f32,
+    })
 }
 
 fn check_factors(name: &str, factors: Vec<f32>, half: usize) -> Result<Vec<f32>, ModelError> {

@@ -215,6 +215,7 @@ fn run(program: &Program) -> Vec<f32> {
             first_row: 0,
             n_rows: tokens.len(),
             context_len,
+            total_len: context_len,
             block_tables: &table,
         };
         let positions: Vec<u32> = (context_len - tokens.len()..context_len)

@@ -3,7 +3,7 @@
 use crate::workspace::Crate;
 
 /// A folder and the folders it may build on directly. What those build on is allowed as well.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("core/quant", &[]),
     ("core/format", &["core/quant"]),
     ("core/kv", &["core/quant"]),
@@ -19,6 +19,15 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("backends/conformance", &["core/device"]),
     (
         "server",
+        &[
+            "core/engine",
+            "backends/reference",
+            "backends/cpu",
+            "backends/conformance",
+        ],
+    ),
+    (
+        "tests",
         &[
             "core/engine",
             "backends/reference",

@@ -9,14 +9,51 @@ use kvant_device::{Activation, NormKind, RopeStyle};
 
 /// Tensors that tell whether a part is there, in GGUF and in Hugging Face folders.
 fn has(config: &Config<'_>, gguf: &str, hf: &str) -> bool {
-    config.has_tensor(if config.is_gguf() { gguf } else { hf })
+    match config.is_gguf() {
+        true => config.has_tensor(gguf),
+        false => config.has_tensor(&format!("{}{hf}", config.hf_prefix())),
+    }
 }
 
 /// Most layers that a file may claim; an allocation guard, far above any model.
 const MAX_LAYERS: usize = 4096;
 
+/// What a `config.json` means where it is silent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Defaults {
+    /// Key and value heads; as many as query heads when `None`.
+    pub(super) n_kv_heads: Option<usize>,
+    /// Width of a head; `d_model / n_heads` when `None`.
+    pub(super) head_dim: Option<usize>,
+    /// Added to the mean square in norms.
+    pub(super) norm_eps: f32,
+    /// Whether the embedding table is the output matrix.
+    pub(super) tied_embeddings: bool,
+}
+
+impl Defaults {
+    /// Llama's.
+    pub(super) const LLAMA: Self = Self {
+        n_kv_heads: None,
+        head_dim: None,
+        norm_eps: 1e-6,
+        tied_embeddings: false,
+    };
+}
+
 /// Reads the common keys: pre-norms, SiLU, one rope of every head element, full attention.
-pub(super) fn read(config: &Config<'_>, name: &'static str) -> Result<ModelSpec, ModelError> {
+pub(super) fn read(
+    config: &Config<'_>,
+    name: &'static str,
+    defaults: Defaults,
+    rope_keys: RopeKeys,
+) -> Result<ModelSpec, ModelError> {
+    // GGUF files say all that is not as in Llama.
+    let defaults = if config.is_gguf() {
+        Defaults::LLAMA
+    } else {
+        defaults
+    };
     let layers_key = Key("block_count", "num_hidden_layers");
     let n_layers = config.count(layers_key)?;
     if n_layers > MAX_LAYERS {
@@ -30,9 +67,11 @@ pub(super) fn read(config: &Config<'_>, name: &'static str) -> Result<ModelSpec,
     let heads_key = Key("attention.head_count", "num_attention_heads");
     let n_heads = require(config, heads_key, config.counts(heads_key, n_layers)?)?;
     let kv_heads_key = Key("attention.head_count_kv", "num_key_value_heads");
-    let n_kv_heads = config
-        .counts(kv_heads_key, n_layers)?
-        .unwrap_or_else(|| n_heads.clone());
+    let n_kv_heads = config.counts(kv_heads_key, n_layers)?.unwrap_or_else(|| {
+        defaults
+            .n_kv_heads
+            .map_or_else(|| n_heads.clone(), |n| vec![n; n_layers])
+    });
     for (&q, &kv) in n_heads.iter().zip(&n_kv_heads) {
         if q % kv != 0 {
             return Err(config.bad(
@@ -43,7 +82,7 @@ pub(super) fn read(config: &Config<'_>, name: &'static str) -> Result<ModelSpec,
         }
     }
     let head_dim_key = Key("attention.key_length", "head_dim");
-    let head_dim = match config.opt_count(head_dim_key)? {
+    let head_dim = match config.opt_count(head_dim_key)?.or(defaults.head_dim) {
         Some(dim) => dim,
         None if d_model % n_heads[0] == 0 => d_model / n_heads[0],
         None => {
@@ -74,36 +113,36 @@ pub(super) fn read(config: &Config<'_>, name: &'static str) -> Result<ModelSpec,
     }
     let d_ff_key = Key("feed_forward_length", "intermediate_size");
     let d_ff = require(config, d_ff_key, config.counts(d_ff_key, n_layers)?)?;
-    let embedding = if config.is_gguf() {
-        "token_embd.weight"
-    } else {
-        "model.embed_tokens.weight"
+    let embedding = match config.is_gguf() {
+        true => "token_embd.weight".to_owned(),
+        false => format!("{}embed_tokens.weight", config.hf_prefix()),
     };
     let vocab_size = config
-        .tensor_rows(embedding)
+        .tensor_rows(&embedding)
         .ok_or_else(|| ModelError::MissingTensor {
-            tensor: embedding.to_owned(),
+            tensor: embedding.clone(),
             role: "TokenEmbedding".to_owned(),
         })?;
-    let has_output = has(config, "output.weight", "lm_head.weight");
+    let has_output = config.has_tensor(if config.is_gguf() {
+        "output.weight"
+    } else {
+        "lm_head.weight"
+    });
     let tied = config
         .opt_bool(Key("", "tie_word_embeddings"))?
-        .unwrap_or(false);
+        .unwrap_or(defaults.tied_embeddings);
     let qkv_bias = has(
         config,
         "blk.0.attn_q.bias",
-        "model.layers.0.self_attn.q_proj.bias",
+        "layers.0.self_attn.q_proj.bias",
     );
     let output_bias = has(
         config,
         "blk.0.attn_output.bias",
-        "model.layers.0.self_attn.o_proj.bias",
+        "layers.0.self_attn.o_proj.bias",
     );
-    let ffn_bias = has(
-        config,
-        "blk.0.ffn_down.bias",
-        "model.layers.0.mlp.down_proj.bias",
-    );
+    let ffn_bias = has(config, "blk.0.ffn_down.bias", "layers.0.mlp.down_proj.bias");
+    let activation = activation(config, Key("", "hidden_act"))?.unwrap_or(Activation::Silu);
     let layers = (0..n_layers)
         .map(|i| LayerSpec {
             attention: AttentionSpec {
@@ -122,7 +161,7 @@ pub(super) fn read(config: &Config<'_>, name: &'static str) -> Result<ModelSpec,
             },
             ffn: FfnSpec {
                 d_ff: d_ff[i],
-                activation: Activation::Silu,
+                activation,
                 bias: ffn_bias,
             },
             norms: NormPlacement::PRE,
@@ -137,11 +176,11 @@ pub(super) fn read(config: &Config<'_>, name: &'static str) -> Result<ModelSpec,
         embedding_scale: 1.0,
         layers,
         norm_kind: NormKind::Rms,
-        norm_eps: eps(config)?,
+        norm_eps: eps(config, defaults.norm_eps)?,
         tied_embeddings: tied || !has_output,
         logit_scale: 1.0,
         logit_softcap: None,
-        ropes: vec![read_rope(config, rotary_dim, RopeKeys::SINGLE)?],
+        ropes: vec![read_rope(config, rotary_dim, rope_keys)?],
         kv_groups: vec![None],
     })
 }
@@ -156,15 +195,31 @@ fn require(
     })
 }
 
-fn eps(config: &Config<'_>) -> Result<f32, ModelError> {
+fn eps(config: &Config<'_>, default: f32) -> Result<f32, ModelError> {
     let key = Key("attention.layer_norm_rms_epsilon", "rms_norm_eps");
-    let eps = config.opt_f32(key)?.ok_or_else(|| ModelError::MissingKey {
-        key: config.spelled(key),
-    })?;
+    let eps = match config.opt_f32(key)? {
+        None if config.is_gguf() => {
+            return Err(ModelError::MissingKey {
+                key: config.spelled(key),
+            });
+        }
+        eps => eps.unwrap_or(default),
+    };
     if eps >= 0.0 {
         Ok(eps)
     } else {
         Err(config.bad(key, eps.to_string(), "it must not be negative"))
+    }
+}
+
+/// The activation that a `config.json` names; GGUF names none.
+pub(super) fn activation(config: &Config<'_>, key: Key) -> Result<Option<Activation>, ModelError> {
+    match config.opt_str(key)? {
+        None => Ok(None),
+        Some("silu" | "swish") => Ok(Some(Activation::Silu)),
+        Some("gelu") => Ok(Some(Activation::Gelu)),
+        Some("gelu_pytorch_tanh" | "gelu_new") => Ok(Some(Activation::GeluTanh)),
+        Some(other) => Err(config.bad(key, other, "known are silu, gelu, gelu_pytorch_tanh")),
     }
 }
 
@@ -175,54 +230,4 @@ pub(super) fn adjacent_in_gguf(config: &Config<'_>, spec: &mut ModelSpec) {
             layer.attention.rope_style = RopeStyle::Adjacent;
         }
     }
-}
-
-/// The window of the layers that have one.
-pub(super) fn window(config: &Config<'_>) -> Result<Option<usize>, ModelError> {
-    if config.opt_bool(Key("", "use_sliding_window"))? == Some(false) {
-        return Ok(None);
-    }
-    config.opt_count(Key("attention.sliding_window", "sliding_window"))
-}
-
-/// Gives every layer the same window.
-pub(super) fn window_everywhere(spec: &mut ModelSpec, window: Option<usize>) {
-    spec.kv_groups = vec![window];
-}
-
-/// Puts the layers for which `slides` is true in a group of their own with that window. Newer
-/// `config.json` files list `layer_types`, which win.
-pub(super) fn window_some_layers(
-    config: &Config<'_>,
-    spec: &mut ModelSpec,
-    window: Option<usize>,
-    slides: impl Fn(usize) -> bool,
-) -> Result<Vec<bool>, ModelError> {
-    let n_layers = spec.layers.len();
-    let sliding: Vec<bool> = match config.json_strings("layer_types") {
-        Some(types) if types.len() == n_layers => {
-            types.iter().map(|t| *t == "sliding_attention").collect()
-        }
-        Some(types) => {
-            let key = Key("", "layer_types");
-            return Err(config.bad(
-                key,
-                format!("a list of {}", types.len()),
-                format!("it needs {n_layers}"),
-            ));
-        }
-        None => (0..n_layers).map(slides).collect(),
-    };
-    let Some(window) = window else {
-        return Ok(vec![false; n_layers]);
-    };
-    spec.kv_groups = match (sliding.iter().any(|s| !s), sliding.iter().any(|s| *s)) {
-        (true, true) => vec![None, Some(window)],
-        (false, _) => vec![Some(window)],
-        (true, false) => vec![None],
-    };
-    for (layer, &slides) in spec.layers.iter_mut().zip(&sliding) {
-        layer.attention.kv_group = usize::from(slides).min(spec.kv_groups.len() - 1);
-    }
-    Ok(sliding)
 }

@@ -1,34 +1,44 @@
 //! Gemma 2: scaled embeddings, norms before and after each part, soft caps, every other layer with
 //! a window.
 
-use super::{Architecture, dense, names};
+use super::dense::{self, Defaults};
+use super::{Architecture, names, windows};
 use crate::config::{Config, Key};
 use crate::error::ModelError;
+use crate::rope::RopeKeys;
 use crate::spec::{ModelSpec, NormPlacement};
 use kvant_device::Activation;
+
+/// What Gemma's `config.json` means where it is silent.
+pub(super) const DEFAULTS: Defaults = Defaults {
+    n_kv_heads: Some(4),
+    head_dim: Some(256),
+    norm_eps: 1e-6,
+    tied_embeddings: true,
+};
 
 pub(super) const GEMMA2: Architecture = Architecture {
     name: "gemma2",
     gguf: &["gemma2"],
     hf: &["gemma2"],
     spec: |config| {
-        let mut spec = dense::read(config, "gemma2")?;
+        let mut spec = dense::read(config, "gemma2", DEFAULTS, RopeKeys::SINGLE)?;
         gemma_parts(config, &mut spec, 46)?;
         let attention_cap = cap(
             config,
             Key("attn_logit_softcapping", "attn_logit_softcapping"),
-            50.0,
+            Some(50.0),
         )?;
         spec.logit_softcap = cap(
             config,
             Key("final_logit_softcapping", "final_logit_softcapping"),
-            30.0,
+            Some(30.0),
         )?;
         for layer in &mut spec.layers {
             layer.attention.softcap = attention_cap;
         }
-        let window = dense::window(config)?.or(Some(4096));
-        dense::window_some_layers(config, &mut spec, window, |i| i % 2 == 0)?;
+        let sliding = windows::sliding_layers(config, spec.layers.len(), 2)?;
+        windows::apply(&mut spec, windows::width(config, Some(4096))?, &sliding);
         Ok(spec)
     },
     source: names::gemma,
@@ -43,11 +53,11 @@ pub(super) fn gemma_parts(
 ) -> Result<(), ModelError> {
     let n_layers = spec.layers.len();
     spec.embedding_scale = (spec.d_model as f32).sqrt();
-    spec.tied_embeddings = config
-        .opt_bool(Key("", "tie_word_embeddings"))?
-        .unwrap_or(true)
-        || spec.tied_embeddings;
-    let query_scale = config.opt_f32(Key("", "query_pre_attn_scalar"))?;
+    let query_scale = match config.opt_f32(Key("", "query_pre_attn_scalar"))? {
+        None if !config.is_gguf() => Some(256.0),
+        scale => scale,
+    };
+    let activation = dense::activation(config, Key("", "hidden_activation"))?;
     for layer in &mut spec.layers {
         let attention = &mut layer.attention;
         let scalar = query_scale.unwrap_or(match config.is_gguf() && n_layers == largest {
@@ -55,16 +65,24 @@ pub(super) fn gemma_parts(
             false => attention.head_dim as f32,
         });
         attention.scale = 1.0 / scalar.sqrt();
-        layer.ffn.activation = Activation::GeluTanh;
+        layer.ffn.activation = activation.unwrap_or(Activation::GeluTanh);
         layer.norms = NormPlacement::SANDWICH;
     }
     Ok(())
 }
 
-/// A soft cap: `default` where GGUF has no key; absent where `config.json` says null.
-fn cap(config: &Config<'_>, key: Key, default: f32) -> Result<Option<f32>, ModelError> {
-    let default = config.is_gguf().then_some(default);
-    match config.opt_f32(key)?.or(default) {
+/// A soft cap: `missing` where there is no key, none where it says null or zero.
+pub(super) fn cap(
+    config: &Config<'_>,
+    key: Key,
+    missing: Option<f32>,
+) -> Result<Option<f32>, ModelError> {
+    let missing = if config.json_is_null(key.1) {
+        None
+    } else {
+        missing
+    };
+    match config.opt_f32(key)?.or(missing) {
         Some(cap) if cap < 0.0 => Err(config.bad(key, cap.to_string(), "it must be above zero")),
         cap => Ok(cap.filter(|c| *c > 0.0)),
     }

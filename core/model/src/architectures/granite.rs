@@ -1,14 +1,24 @@
 //! Granite: Llama with four multipliers.
 
-use super::{Architecture, dense, names};
+use super::dense::{self, Defaults};
+use super::{Architecture, names};
 use crate::config::Key;
+use crate::rope::RopeKeys;
 
 pub(super) const GRANITE: Architecture = Architecture {
     name: "granite",
     gguf: &["granite"],
     hf: &["granite"],
     spec: |config| {
-        let mut spec = dense::read(config, "granite")?;
+        let mut spec = dense::read(config, "granite", Defaults::LLAMA, RopeKeys::SINGLE)?;
+        let rotates = Key("rope.scaling.finetuned", "");
+        if config.opt_bool(rotates)? == Some(false) {
+            return Err(config.bad(
+                rotates,
+                "false",
+                "Granite without rotation is not among the known architectures",
+            ));
+        }
         dense::adjacent_in_gguf(config, &mut spec);
         spec.embedding_scale = config
             .opt_f32(Key("embedding_scale", "embedding_multiplier"))?
@@ -23,6 +33,7 @@ pub(super) const GRANITE: Architecture = Architecture {
             .opt_f32(Key("residual_scale", "residual_multiplier"))?
             .unwrap_or(1.0);
         let scale = config.opt_f32(Key("attention.scale", "attention_multiplier"))?;
+        let scale = scale.filter(|scale| !config.is_gguf() || *scale != 0.0);
         for layer in &mut spec.layers {
             layer.residual_scale = residual_scale;
             // Granite's configuration in Hugging Face folders means 1 where it is silent.

@@ -11,6 +11,7 @@ mod olmo2;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod windows;
 
 use crate::config::Config;
 use crate::error::ModelError;

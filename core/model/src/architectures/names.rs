@@ -9,7 +9,7 @@ pub(super) fn common(config: &Config<'_>, _spec: &ModelSpec, role: WeightRole) -
     if config.is_gguf() {
         gguf(role)
     } else {
-        hf(role)
+        hf(role, config.hf_prefix())
     }
 }
 
@@ -28,7 +28,10 @@ pub(super) fn four_norms(config: &Config<'_>, spec: &ModelSpec, role: WeightRole
     if config.is_gguf() {
         return gguf(role);
     }
-    WeightSource::whole(format!("model.layers.{layer}.{name}.weight"))
+    WeightSource::whole(format!(
+        "{}layers.{layer}.{name}.weight",
+        config.hf_prefix()
+    ))
 }
 
 /// As [`four_norms`]; norms in Hugging Face folders are stored as the distance from one (Gemma).
@@ -85,10 +88,12 @@ fn gguf(role: WeightRole) -> WeightSource {
     WeightSource::whole(format!("blk.{layer}.{name}"))
 }
 
-fn hf(role: WeightRole) -> WeightSource {
+fn hf(role: WeightRole, prefix: &str) -> WeightSource {
     let (layer, part) = match role {
-        WeightRole::TokenEmbedding => return WeightSource::whole("model.embed_tokens.weight"),
-        WeightRole::OutputNorm => return WeightSource::whole("model.norm.weight"),
+        WeightRole::TokenEmbedding => {
+            return WeightSource::whole(format!("{prefix}embed_tokens.weight"));
+        }
+        WeightRole::OutputNorm => return WeightSource::whole(format!("{prefix}norm.weight")),
         WeightRole::Output => return WeightSource::whole("lm_head.weight"),
         WeightRole::Layer(layer, part) => (layer, part),
     };
@@ -113,5 +118,5 @@ fn hf(role: WeightRole) -> WeightSource {
         LayerRole::DownBias => "mlp.down_proj.bias",
         LayerRole::PostFfnNorm => "post_feedforward_layernorm.weight",
     };
-    WeightSource::whole(format!("model.layers.{layer}.{name}"))
+    WeightSource::whole(format!("{prefix}layers.{layer}.{name}"))
 }

@@ -1,18 +1,30 @@
 //! Phi 3 and 4 mini: queries, keys and values in one tensor, gate and up in another; LongRoPE and
 //! partial rotation in some sizes.
 
-use super::{Architecture, dense, names};
+use super::dense::{self, Defaults};
+use super::{Architecture, names, windows};
 use crate::config::Config;
 use crate::roles::{LayerRole, Transform, WeightRole, WeightSource};
+use crate::rope::RopeKeys;
 use crate::spec::ModelSpec;
+
+const DEFAULTS: Defaults = Defaults {
+    norm_eps: 1e-5,
+    ..Defaults::LLAMA
+};
+const ROPE: RopeKeys = RopeKeys {
+    original_context: Some(4096.0),
+    yarn_is_long: true,
+    ..RopeKeys::SINGLE
+};
 
 pub(super) const PHI3: Architecture = Architecture {
     name: "phi3",
     gguf: &["phi3"],
     hf: &["phi3"],
     spec: |config| {
-        let mut spec = dense::read(config, "phi3")?;
-        dense::window_everywhere(&mut spec, dense::window(config)?);
+        let mut spec = dense::read(config, "phi3", DEFAULTS, ROPE)?;
+        windows::apply_everywhere(&mut spec, windows::width(config, None)?);
         Ok(spec)
     },
     source,
@@ -41,7 +53,7 @@ fn source(config: &Config<'_>, spec: &ModelSpec, role: WeightRole) -> WeightSour
     };
     let tensor = match config.is_gguf() {
         true => format!("blk.{layer}.{gguf}"),
-        false => format!("model.layers.{layer}.{hf}"),
+        false => format!("{}layers.{layer}.{hf}", config.hf_prefix()),
     };
     WeightSource {
         tensor,
