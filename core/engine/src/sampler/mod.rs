@@ -10,6 +10,8 @@ mod penalties;
 mod random;
 mod softmax;
 mod stop;
+#[cfg(test)]
+mod tests;
 
 pub use error::SamplerError;
 pub use options::{
