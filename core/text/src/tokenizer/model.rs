@@ -183,6 +183,28 @@ impl Tokenizer {
         Ok(ids)
     }
 
+    /// Token ids of a rendered chat prompt: special tokens are parsed, and the beginning token
+    /// is added only if the template has not written it.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_prompt(&self, prompt: &str) -> Result<Vec<u32>, TextError> {
+        let mut ids = self.encode(
+            prompt,
+            EncodeOptions {
+                add_special: false,
+                parse_special: true,
+            },
+        )?;
+        if let Some(bos) = self.bos
+            && self.add_bos
+            && ids.first() != Some(&bos)
+        {
+            ids.insert(0, bos);
+        }
+        Ok(ids)
+    }
+
     fn encode_fragment(
         &self,
         text: &str,
