@@ -215,3 +215,74 @@ fn copy(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+    use std::time::Duration;
+
+    use url::Url;
+
+    use super::*;
+    use crate::pull::http::Limits;
+
+    /// A server that falls silent after half of the file, and sends the rest to whoever asks.
+    fn dozing_server(data: &'static [u8]) -> Url {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                thread::spawn(move || {
+                    let mut head = [0; 4096];
+                    let n = stream.read(&mut head).unwrap_or(0);
+                    let head = String::from_utf8_lossy(&head[..n]).to_ascii_lowercase();
+                    let half = data.len() / 2;
+                    let wants_rest = head.contains(&format!("range: bytes={half}-"));
+                    let (status, from, to) = if wants_rest {
+                        (206, half, data.len())
+                    } else {
+                        (200, 0, half)
+                    };
+                    let answer = format!(
+                        "HTTP/1.1 {status} x\r\nETag: \"e\"\r\nContent-Length: {}\r\n\
+                         Content-Range: bytes {from}-{}/{}\r\n\r\n",
+                        data.len() - from,
+                        data.len() - 1,
+                        data.len()
+                    );
+                    let _ = stream.write_all(answer.as_bytes());
+                    let _ = stream.write_all(&data[from..to]);
+                    thread::sleep(Duration::from_secs(60));
+                });
+            }
+        });
+        Url::parse(&format!("http://127.0.0.1:{port}/m.gguf")).expect("url")
+    }
+
+    #[test]
+    fn a_silent_server_is_asked_again() {
+        let limits = Limits {
+            read: Duration::from_millis(200),
+            pause: Duration::from_millis(1),
+            ..Limits::default()
+        };
+        let home = tempfile::tempdir().expect("temp dir");
+        let cache = Cache::at(home.path());
+        let data: &[u8] = b"0123456789";
+        let request = Request {
+            url: dozing_server(data),
+            token: None,
+        };
+        let dest = cache.models().join("m.gguf");
+        let expected = Expected {
+            bytes: Some(10),
+            sha256: None,
+        };
+        let client = Client::new(limits);
+        let finished = fetch(&client, &cache, &Ui::new(), &request, &expected, &dest);
+        assert_eq!(finished.expect("fetched").bytes, 10);
+        assert_eq!(std::fs::read(dest).expect("read"), data);
+    }
+}

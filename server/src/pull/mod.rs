@@ -29,7 +29,7 @@ pub use error::PullError;
 use fetch::fetch;
 use http::{Client, Limits, Request};
 use hub::{Choice, Hub};
-use part::{Expected, Finished};
+use part::{Expected, Finished, PartFile};
 use progress::Ui;
 use reference::ModelRef;
 
@@ -124,14 +124,16 @@ impl Puller<'_> {
             return Ok(pulled(path, Origin::Cache));
         }
         let dest = self.cache.catalogue_file(entry);
+        self.cache
+            .check_space(entry.bytes.saturating_sub(PartFile::left_of(&dest)))?;
         let mut reasons = Vec::new();
         for source in &entry.sources {
             match self.try_source(entry, source, &dest) {
                 Ok(origin) => return Ok(pulled(dest, origin)),
                 Err(error) if error.is_about_the_source() => {
-                    let more = reasons.len() + 1 < entry.sources.len();
-                    let next = if more { "; trying the next source" } else { "" };
-                    self.ui.note(&format!("{error}{next}"));
+                    if reasons.len() + 1 < entry.sources.len() {
+                        self.ui.note(&format!("{error}; trying the next source"));
+                    }
                     reasons.push(error);
                 }
                 Err(error) => return Err(error),

@@ -94,6 +94,11 @@ impl PartFile {
         Ok(part)
     }
 
+    /// Bytes an earlier run left of `dest`.
+    pub(crate) fn left_of(dest: &Path) -> u64 {
+        fs::metadata(beside(dest, ".part")).map_or(0, |found| found.len())
+    }
+
     /// Bytes written so far.
     pub(super) fn len(&self) -> u64 {
         self.len

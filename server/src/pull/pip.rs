@@ -126,6 +126,7 @@ fn wheel(
         packages: spec.clone(),
         why,
     };
+    run.arg(&spec);
     run_to_end(run, ui, &spec).map_err(failed)?;
     staged(staging, package).ok_or_else(|| failed("it brought no wheel".to_owned()))
 }
