@@ -5,7 +5,7 @@
 //! on logits, options and the random number alone. No stage sorts the vocabulary.
 
 use super::options::SamplerOptions;
-use super::softmax::{Max, chunk_max, exp, sum};
+use super::softmax::{CHUNK, Max, any_from, chunk_sum, exp, sum};
 use std::cmp::Ordering;
 
 /// A token that may be drawn.
@@ -23,10 +23,12 @@ pub(super) struct Candidate {
 pub(super) struct Candidates {
     /// The survivors, in the order of their ids.
     pub(super) kept: Vec<Candidate>,
-    /// A copy that selections may disorder.
-    ranked: Vec<Candidate>,
+    /// Rank and weight of each candidate, while the first of them are looked for.
+    ranked: Vec<(u64, f32)>,
     /// The best logits so far while looking for the top k.
     best: Vec<(u32, f32)>,
+    /// The sum of the weights of each chunk of the vocabulary.
+    chunk_sums: Vec<f64>,
 }
 
 /// Logits looked at together when few of them will pass a threshold.
@@ -86,22 +88,23 @@ impl Candidates {
     fn gather_top(&mut self, logits: &[f32], n: usize) {
         let best = &mut self.best;
         best.clear();
-        // Only larger logits matter: an equal one that comes later has a higher id.
-        let mut threshold = f32::NEG_INFINITY;
+        // From the threshold on a logit matters. It is the next after the smallest of the best so far:
+        // an equal one that comes later has a higher id.
+        let mut threshold = f32::MIN;
         let room = n.saturating_mul(2).max(n + SCAN);
         for (at, chunk) in logits.chunks(SCAN).enumerate() {
-            if chunk_max(chunk).0 <= threshold {
+            if !any_from(chunk, threshold) {
                 continue;
             }
             for (offset, &logit) in chunk.iter().enumerate() {
-                if logit > threshold {
+                if logit >= threshold {
                     best.push(((at * SCAN + offset) as u32, logit));
                 }
             }
             if best.len() >= room {
                 best.select_nth_unstable_by(n - 1, larger_first);
                 best.truncate(n);
-                threshold = best[n - 1].1;
+                threshold = best[n - 1].1.next_up();
             }
         }
         if best.len() > n {
@@ -125,7 +128,7 @@ impl Candidates {
         // Scaling rounds, so the whole chunk is scaled and compared exactly once it is near.
         let near = max.logit + depth * temperature * 1.001;
         for (at, chunk) in logits.chunks(SCAN).enumerate() {
-            if chunk_max(chunk).0 < near {
+            if !any_from(chunk, near) {
                 continue;
             }
             for (offset, &logit) in chunk.iter().enumerate() {
@@ -141,6 +144,60 @@ impl Candidates {
         }
     }
 
+    /// Draws from all tokens without a list of them: first the chunk in which the point lies, then the
+    /// token. `point` is a fraction of the whole, below 1.
+    pub(super) fn draw_from_all(
+        &mut self,
+        logits: &[f32],
+        max: Max,
+        temperature: f32,
+        point: f64,
+    ) -> u32 {
+        self.chunk_sums.clear();
+        self.chunk_sums.extend(
+            logits
+                .chunks(CHUNK)
+                .map(|chunk| chunk_sum(chunk, max.logit, temperature)),
+        );
+        let target = point * self.chunk_sums.iter().sum::<f64>();
+        let mut before = 0.0;
+        let mut drawn = max.id;
+        for (at, &mass) in self.chunk_sums.iter().enumerate() {
+            if before + mass <= target {
+                before += mass;
+                continue;
+            }
+            // Token by token the sum may round to a little less than the chunk's: then the last one.
+            for (offset, &logit) in logits[at * CHUNK..].iter().take(CHUNK).enumerate() {
+                let weight = exp((logit - max.logit) / temperature);
+                if weight > 0.0 {
+                    drawn = (at * CHUNK + offset) as u32;
+                    before += f64::from(weight);
+                    if before > target {
+                        break;
+                    }
+                }
+            }
+            break;
+        }
+        drawn
+    }
+
+    /// Draws from the candidates that are left. `point` is a fraction of their mass, below 1.
+    pub(super) fn draw(&self, point: f64) -> Option<u32> {
+        let target = point * self.mass();
+        let mut before = 0.0;
+        let mut drawn = None;
+        for candidate in self.kept.iter().filter(|c| c.weight > 0.0) {
+            drawn = Some(candidate.id);
+            before += f64::from(candidate.weight);
+            if before > target {
+                break;
+            }
+        }
+        drawn
+    }
+
     /// The sum of all weights.
     pub(super) fn mass(&self) -> f64 {
         self.kept.iter().map(|c| f64::from(c.weight)).sum()
@@ -148,11 +205,7 @@ impl Candidates {
 
     /// Keeps the fewest likeliest candidates that weigh `target` together.
     fn keep_nucleus(&mut self, target: f64) {
-        let by = |c: &Candidate| -c.scaled;
-        if let Some(last) = smallest_prefix(&mut self.ranked, &self.kept, target, by) {
-            self.kept
-                .retain(|c| rank(c, &last, by) != Ordering::Greater);
-        }
+        self.keep_smallest(target, |c| 0.0 - c.scaled);
     }
 
     /// Keeps the fewest candidates nearest in surprise to the entropy that weigh the fraction
@@ -169,11 +222,43 @@ impl Candidates {
             .map(|c| f64::from(c.weight) * f64::from(c.scaled))
             .sum::<f64>()
             / mass;
-        let by = |c: &Candidate| (f64::from(c.scaled) - mean).abs() as f32;
-        let target = f64::from(typical_p) * mass;
-        if let Some(last) = smallest_prefix(&mut self.ranked, &self.kept, target, by) {
-            self.kept
-                .retain(|c| rank(c, &last, by) != Ordering::Greater);
+        self.keep_smallest(f64::from(typical_p) * mass, |c| {
+            (f64::from(c.scaled) - mean).abs() as f32
+        });
+    }
+
+    /// Keeps the fewest candidates, taken in the order of `key` and of equals by id, that weigh
+    /// `target` together; all when they weigh less. `key` is not negative.
+    ///
+    /// In linear time: the half in which the last of them lies is split again and again.
+    fn keep_smallest(&mut self, target: f64, key: impl Fn(&Candidate) -> f32) {
+        const FEW: usize = 32;
+        // Floats that are not negative are in the order of their bits.
+        let rank = |c: &Candidate| u64::from(key(c).to_bits()) << 32 | u64::from(c.id);
+        self.ranked.clear();
+        self.ranked
+            .extend(self.kept.iter().map(|c| (rank(c), c.weight)));
+        let mut rest = self.ranked.as_mut_slice();
+        let mut before = 0.0;
+        while rest.len() > FEW {
+            let middle = rest.len() / 2;
+            rest.select_nth_unstable_by_key(middle, |r| r.0);
+            let (first, second) = rest.split_at_mut(middle);
+            let mass: f64 = first.iter().map(|r| f64::from(r.1)).sum();
+            if before + mass >= target {
+                rest = first;
+            } else {
+                before += mass;
+                rest = second;
+            }
+        }
+        rest.sort_unstable_by_key(|r| r.0);
+        let last = rest.iter().find(|r| {
+            before += f64::from(r.1);
+            before >= target
+        });
+        if let Some(&(last, _)) = last {
+            self.kept.retain(|c| rank(c) <= last);
         }
     }
 
@@ -200,42 +285,4 @@ impl Candidate {
 
 fn larger_first(a: &(u32, f32), b: &(u32, f32)) -> Ordering {
     b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
-}
-
-/// The order of two candidates by a key, the smaller first, of equals the lower id.
-fn rank(a: &Candidate, b: &Candidate, key: impl Fn(&Candidate) -> f32) -> Ordering {
-    key(a).total_cmp(&key(b)).then(a.id.cmp(&b.id))
-}
-
-/// The last of the fewest candidates, taken in the order of `key`, that weigh `target` together;
-/// `None` when all together do not. In linear time: the half that holds the end is split again and
-/// again.
-fn smallest_prefix(
-    scratch: &mut Vec<Candidate>,
-    candidates: &[Candidate],
-    target: f64,
-    key: impl Fn(&Candidate) -> f32,
-) -> Option<Candidate> {
-    const FEW: usize = 32;
-    scratch.clear();
-    scratch.extend_from_slice(candidates);
-    let mut rest = scratch.as_mut_slice();
-    let mut before = 0.0;
-    while rest.len() > FEW {
-        let middle = rest.len() / 2;
-        rest.select_nth_unstable_by(middle, |a, b| rank(a, b, &key));
-        let (first, second) = rest.split_at_mut(middle);
-        let mass: f64 = first.iter().map(|c| f64::from(c.weight)).sum();
-        if before + mass >= target {
-            rest = first;
-        } else {
-            before += mass;
-            rest = second;
-        }
-    }
-    rest.sort_unstable_by(|a, b| rank(a, b, &key));
-    rest.iter().copied().find(|c| {
-        before += f64::from(c.weight);
-        before >= target
-    })
 }

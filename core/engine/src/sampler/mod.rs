@@ -23,7 +23,6 @@ pub use stop::{MAX_STOP_BYTES, MAX_STOP_STRINGS, StopMatcher};
 use candidates::Candidates;
 use dry::Dry;
 use penalties::{Changes, TokenNumbers};
-use softmax::Max;
 
 /// A token that was chosen.
 #[derive(Debug, Clone, PartialEq)]
@@ -129,20 +128,12 @@ impl Sampler {
         }
         let point = random::uniform(self.options.seed.unwrap_or(0), position as u64);
         if !self.candidates.narrow(logits, max, &self.options) {
-            return Ok(draw_from_all(logits, max, self.options.temperature, point));
+            let temperature = self.options.temperature;
+            return Ok(self
+                .candidates
+                .draw_from_all(logits, max, temperature, point));
         }
-        let kept = &self.candidates.kept;
-        let target = point * self.candidates.mass();
-        let mut before = 0.0;
-        let mut drawn = max.id;
-        for candidate in kept.iter().filter(|c| c.weight > 0.0) {
-            drawn = candidate.id;
-            before += f64::from(candidate.weight);
-            if before > target {
-                break;
-            }
-        }
-        Ok(drawn)
+        Ok(self.candidates.draw(point).unwrap_or(max.id))
     }
 
     fn logprobs(
@@ -163,32 +154,4 @@ impl Sampler {
                 .collect(),
         })
     }
-}
-
-/// Draws from all tokens without a list of them: first the chunk in which the point lies, then the
-/// token.
-fn draw_from_all(logits: &[f32], max: Max, temperature: f32, point: f64) -> u32 {
-    let target = point * softmax::sum(logits, max.logit, temperature);
-    let mut before = 0.0;
-    let mut drawn = max.id;
-    for (at, chunk) in logits.chunks(softmax::CHUNK).enumerate() {
-        let mass = softmax::chunk_sum(chunk, max.logit, temperature);
-        if before + mass <= target {
-            before += mass;
-            continue;
-        }
-        // Token by token the sum may round to a little less than the chunk's: then the last one.
-        for (offset, &logit) in chunk.iter().enumerate() {
-            let weight = softmax::exp((logit - max.logit) / temperature);
-            if weight > 0.0 {
-                drawn = (at * softmax::CHUNK + offset) as u32;
-                before += f64::from(weight);
-                if before > target {
-                    break;
-                }
-            }
-        }
-        return drawn;
-    }
-    drawn
 }

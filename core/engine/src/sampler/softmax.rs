@@ -48,7 +48,7 @@ pub(super) fn find_max(logits: &[f32]) -> Result<Max, SamplerError> {
 
 /// The largest of a few logits, and whether all of them are numbers below infinity.
 #[inline]
-pub(super) fn chunk_max(chunk: &[f32]) -> (f32, bool) {
+fn chunk_max(chunk: &[f32]) -> (f32, bool) {
     let mut largest = [f32::NEG_INFINITY; LANES];
     let mut good = [true; LANES];
     let (groups, rest) = chunk.as_chunks::<LANES>();
@@ -89,6 +89,13 @@ pub(super) fn chunk_sum(chunk: &[f32], max: f32, temperature: f32) -> f64 {
         sums[lane] += exp((x - max) / temperature);
     }
     sums.into_iter().map(f64::from).sum()
+}
+
+/// Whether any of a few logits is at least the threshold.
+#[inline]
+pub(super) fn any_from(chunk: &[f32], threshold: f32) -> bool {
+    // Not `Iterator::any`: leaving early would keep the loop from being vectorised.
+    chunk.iter().fold(false, |any, &x| any | (x >= threshold))
 }
 
 /// The sum of `exp((x - max) / temperature)` over all logits.
