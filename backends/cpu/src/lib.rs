@@ -1,1 +1,6 @@
 //! SIMD kernels and a thread team for x86-64, AArch64 and plain Rust.
+
+// Kernels are written with intrinsics and raw pointers; each block says why it is sound.
+#![allow(unsafe_code)]
+
+pub mod weights;
