@@ -3,4 +3,8 @@
 // Kernels are written with intrinsics and raw pointers; each block says why it is sound.
 #![allow(unsafe_code)]
 
+mod arch;
+pub mod matmul;
 pub mod weights;
+
+pub use arch::{Level, LevelError};
