@@ -175,10 +175,8 @@ mod tests {
         }
         for (i, region) in regions.iter().enumerate() {
             // SAFETY: the last byte of the region.
-            assert_eq!(
-                unsafe { *region.as_ptr().add(region.len() - 1) },
-                i as u8 + 1
-            );
+            let last = unsafe { *region.as_ptr().add(region.len() - 1) };
+            assert_eq!(last, i as u8 + 1);
         }
     }
 
