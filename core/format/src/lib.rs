@@ -5,7 +5,8 @@
 //! against the bytes that are really there, and describe the tensors as a [`TensorStore`].
 //! [`Checkpoint`] is either of the two, for a loader that does not care which.
 //!
-//! Limits: opening a file allocates at most twice its length plus 16 MiB, whatever it says.
+//! Limits: opening a GGUF or safetensors file allocates at most twice its length plus 16 MiB,
+//! whatever it says. Configuration files, which become trees, may be 8 MiB long.
 
 pub mod checkpoint;
 #[cfg(all(feature = "fs", not(target_arch = "wasm32")))]

@@ -235,8 +235,8 @@ pub enum GgufError {
         /// The file looked for.
         path: String,
     },
-    /// Two files of a split model hold a tensor of the same name.
-    #[error("tensor {name} is in two files of the split model")]
+    /// Two tensors have the same name, in one file or in two of a split model.
+    #[error("tensor {name} occurs twice")]
     DuplicateTensor {
         /// The tensor.
         name: String,

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
 use super::SafeTensorsError;
 use crate::MAX_TENSORS_PER_FILE;
@@ -12,6 +14,11 @@ use crate::tensor::{Location, TensorFormat, TensorInfo};
 const MAX_DIMENSIONS: usize = 16;
 /// The longest dtype name.
 const MAX_DTYPE_BYTES: usize = 32;
+/// The longest string of the header. Strings with escapes pass through a buffer that doubles, so
+/// this keeps it small beside what a header of that length may cost.
+const MAX_STRING_BYTES: usize = 4 << 20;
+/// How deep the header's objects and arrays may nest. Its own structure needs 3.
+const MAX_DEPTH: usize = 32;
 
 /// A tensor as its header entry says.
 struct Entry {
@@ -29,6 +36,7 @@ pub(super) fn parse(
     data_start: u64,
     len: u64,
 ) -> Result<Vec<TensorInfo>, SafeTensorsError> {
+    check_structure(json)?;
     let mut collected = Collected {
         shard,
         data_start,
@@ -48,6 +56,36 @@ pub(super) fn parse(
     })?;
     check_tiling(&collected.tensors, data_start, len)?;
     Ok(collected.tensors)
+}
+
+/// Checks what the JSON reader would answer with memory: long strings and deep nesting.
+fn check_structure(json: &[u8]) -> Result<(), SafeTensorsError> {
+    let too_complex = |at: usize| SafeTensorsError::TooComplex {
+        offset: 8 + at as u64,
+    };
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(&byte) = json.get(at) {
+        match byte {
+            b'{' | b'[' if depth == MAX_DEPTH => return Err(too_complex(at)),
+            b'{' | b'[' => depth += 1,
+            // Too many of these is for the JSON reader to find.
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => {
+                let start = at;
+                at += 1;
+                while let Some(&byte) = json.get(at).filter(|&&byte| byte != b'"') {
+                    at += if byte == b'\\' { 2 } else { 1 };
+                }
+                if at - start > MAX_STRING_BYTES {
+                    return Err(too_complex(start));
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(())
 }
 
 /// About where in `json` the error is: the error only knows line and column.
@@ -225,7 +263,7 @@ impl<'de> Visitor<'de> for EntrySeed {
         while let Some(key) = map.next_key::<String>()? {
             let repeated = match key.as_str() {
                 "dtype" => dtype.replace(map.next_value::<String>()?).is_some(),
-                "shape" => shape.replace(map.next_value::<Vec<u64>>()?).is_some(),
+                "shape" => shape.replace(map.next_value_seed(ShapeSeed)?).is_some(),
                 "data_offsets" => offsets.replace(map.next_value::<[u64; 2]>()?).is_some(),
                 _ => {
                     map.next_value::<IgnoredAny>()?;
@@ -242,16 +280,40 @@ impl<'de> Visitor<'de> for EntrySeed {
         if dtype.len() > MAX_DTYPE_BYTES {
             return Err(A::Error::custom("the dtype's name is too long"));
         }
-        if shape.len() > MAX_DIMENSIONS {
-            return Err(A::Error::custom(format_args!(
-                "the shape has more than {MAX_DIMENSIONS} dimensions"
-            )));
-        }
         Ok(Entry {
             dtype,
             shape,
             begin,
             end,
         })
+    }
+}
+
+struct ShapeSeed;
+
+impl<'de> DeserializeSeed<'de> for ShapeSeed {
+    type Value = Vec<u64>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<u64>, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ShapeSeed {
+    type Value = Vec<u64>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an array of at most {MAX_DIMENSIONS} dimensions")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<u64>, A::Error> {
+        let mut shape = Vec::new();
+        while let Some(dim) = seq.next_element()? {
+            if shape.len() == MAX_DIMENSIONS {
+                return Err(A::Error::invalid_length(MAX_DIMENSIONS + 1, &self));
+            }
+            shape.push(dim);
+        }
+        Ok(shape)
     }
 }

@@ -46,6 +46,14 @@ pub enum SafeTensorsError {
         /// What is wrong.
         error: serde_json::Error,
     },
+    /// A string or a nesting that no real header has.
+    #[error(
+        "header, byte {offset} of the file: a string or a nesting longer than any header needs"
+    )]
+    TooComplex {
+        /// Where, from the start of the file.
+        offset: u64,
+    },
     /// More tensors than the limit.
     #[error("the file describes more than {MAX_TENSORS_PER_FILE} tensors")]
     TooManyTensors,

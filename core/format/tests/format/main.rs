@@ -1,4 +1,7 @@
-//! The file formats from outside: what is written is read again, and nothing hostile gets through.
+//! The file formats from outside: what is written is read again.
 
 mod common;
 mod gguf;
+mod hf;
+mod properties;
+mod writer;

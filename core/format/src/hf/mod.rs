@@ -1,5 +1,7 @@
 //! Hugging Face model folders: `config.json`, tokenizer files, and weights in safetensors files.
 
+mod index;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,10 +11,13 @@ use serde_json::Value;
 use crate::safetensors::{self, SafeTensorsError};
 use crate::source::{Source, SourceError, read_exact};
 use crate::store::{ByteOrder, DuplicateName, Shard, TensorStore};
+use index::Index;
 
-/// The longest JSON or template file accepted, in bytes, but for `tokenizer.json`, which is not
-/// read here.
-pub const MAX_TEXT_FILE_BYTES: u64 = 32 << 20;
+/// The longest configuration or template file accepted, in bytes: as a tree in memory, JSON can
+/// take a dozen times its length. `tokenizer.json` is not read here.
+pub const MAX_TEXT_FILE_BYTES: u64 = 8 << 20;
+/// The longest index of weight files accepted, in bytes.
+pub const MAX_INDEX_BYTES: u64 = 64 << 20;
 /// The most weight files one model may have.
 pub const MAX_WEIGHT_FILES: usize = 4096;
 
@@ -28,12 +33,14 @@ pub enum HfError {
         hint: &'static str,
     },
     /// A text file that is too long.
-    #[error("{file} is {bytes} bytes long; at most {MAX_TEXT_FILE_BYTES} are accepted")]
+    #[error("{file} is {bytes} bytes long; at most {limit} are accepted")]
     TooLong {
         /// The file.
         file: &'static str,
         /// Its length.
         bytes: u64,
+        /// Length accepted.
+        limit: u64,
     },
     /// A file that is not JSON.
     #[error("{file}: {error}")]
@@ -56,12 +63,6 @@ pub enum HfError {
     BadFileName {
         /// The name in the index.
         file: String,
-    },
-    /// The index names more files than the limit.
-    #[error("{INDEX_FILE} names {count} files; at most {MAX_WEIGHT_FILES} are accepted")]
-    TooManyFiles {
-        /// Files named.
-        count: usize,
     },
     /// A tensor is not in the file that the index names.
     #[error("{INDEX_FILE}: tensor {tensor} should be in {file}, but is not")]
@@ -164,16 +165,15 @@ impl HfFolder {
         let config = read_json(folder, CONFIG_FILE)
             .await?
             .ok_or_else(|| missing("; a model folder has one")(CONFIG_FILE))?;
-        let index = read_json(folder, INDEX_FILE).await?;
-        let placed = index.as_ref().map(weight_map).transpose()?;
-        let files = match &placed {
-            Some(placed) => unique_files(placed)?,
+        let index = read_index(folder).await?;
+        let files: Vec<&str> = match &index {
+            Some(index) => index.files.iter().map(String::as_str).collect(),
             None => vec![SINGLE_FILE],
         };
         let mut shards = Vec::with_capacity(files.len());
         let mut tensors = Vec::new();
         for (number, name) in files.iter().enumerate() {
-            let hint = match placed {
+            let hint = match index {
                 Some(_) => ", although model.safetensors.index.json names it: download it again",
                 None => "; weights are read from safetensors files only",
             };
@@ -192,12 +192,14 @@ impl HfFolder {
         }
         let tensors = TensorStore::new(shards, tensors)
             .map_err(|DuplicateName(name)| HfError::DuplicateTensor { name })?;
-        check_places(placed.as_deref().unwrap_or_default(), &files, &tensors)?;
+        if let Some(index) = &index {
+            index.check(&tensors)?;
+        }
         Ok(Self {
             config,
             generation_config: read_json(folder, GENERATION_CONFIG_FILE).await?,
             tokenizer_config: read_json(folder, TOKENIZER_CONFIG_FILE).await?,
-            chat_template: read_text(folder, CHAT_TEMPLATE_FILE).await?,
+            chat_template: read_text(folder, CHAT_TEMPLATE_FILE, MAX_TEXT_FILE_BYTES).await?,
             tensors,
             tokenizer: find(folder, TOKENIZER_FILE)?,
         })
@@ -218,57 +220,6 @@ impl HfFolder {
     }
 }
 
-/// Tensor names and their files, of `model.safetensors.index.json`.
-fn weight_map(index: &Value) -> Result<Vec<(&str, &str)>, HfError> {
-    let wrong = || HfError::Json {
-        file: INDEX_FILE,
-        error: serde::de::Error::custom("weight_map should map tensor names to file names"),
-    };
-    let map = index.get("weight_map").and_then(Value::as_object);
-    map.ok_or_else(wrong)?
-        .iter()
-        .map(|(tensor, file)| Ok((tensor.as_str(), file.as_str().ok_or_else(wrong)?)))
-        .collect()
-}
-
-/// The files that the index names, in the order of their names.
-fn unique_files<'a>(placed: &[(&'a str, &'a str)]) -> Result<Vec<&'a str>, HfError> {
-    let mut files: Vec<&str> = placed.iter().map(|&(_, file)| file).collect();
-    files.sort_unstable();
-    files.dedup();
-    if files.len() > MAX_WEIGHT_FILES {
-        return Err(HfError::TooManyFiles { count: files.len() });
-    }
-    // The index is data from outside: it must not lead out of the folder.
-    let plain = |name: &str| {
-        !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', ':', '\0'])
-    };
-    match files.iter().find(|name| !plain(name)) {
-        Some(name) => Err(HfError::BadFileName {
-            file: (*name).to_owned(),
-        }),
-        None => Ok(files),
-    }
-}
-
-/// Checks that each tensor of the index is in the file the index names.
-fn check_places(
-    placed: &[(&str, &str)],
-    files: &[&str],
-    tensors: &TensorStore,
-) -> Result<(), HfError> {
-    for (tensor, file) in placed {
-        let found = tensors.tensor(tensor);
-        if found.map(|info| files[info.location.shard as usize]) != Some(*file) {
-            return Err(HfError::NotInFile {
-                tensor: (*tensor).to_owned(),
-                file: (*file).to_owned(),
-            });
-        }
-    }
-    Ok(())
-}
-
 fn in_file(file: &str) -> impl FnOnce(SourceError) -> HfError + use<> {
     let file = file.to_owned();
     move |error| HfError::Source { file, error }
@@ -278,13 +229,17 @@ fn find(folder: &dyn Folder, name: &str) -> Result<Option<Arc<dyn Source>>, HfEr
     folder.file(name).map_err(in_file(name))
 }
 
-async fn read_text(folder: &dyn Folder, file: &'static str) -> Result<Option<String>, HfError> {
+async fn read_text(
+    folder: &dyn Folder,
+    file: &'static str,
+    limit: u64,
+) -> Result<Option<String>, HfError> {
     let Some(source) = find(folder, file)? else {
         return Ok(None);
     };
     let bytes = source.len();
-    if bytes > MAX_TEXT_FILE_BYTES {
-        return Err(HfError::TooLong { file, bytes });
+    if bytes > limit {
+        return Err(HfError::TooLong { file, bytes, limit });
     }
     let bytes = read_exact(&*source, 0..bytes)
         .await
@@ -299,10 +254,17 @@ async fn read_text(folder: &dyn Folder, file: &'static str) -> Result<Option<Str
 }
 
 async fn read_json(folder: &dyn Folder, file: &'static str) -> Result<Option<Value>, HfError> {
-    match read_text(folder, file).await? {
+    match read_text(folder, file, MAX_TEXT_FILE_BYTES).await? {
         None => Ok(None),
         Some(text) => serde_json::from_str(&text)
             .map(Some)
             .map_err(|error| HfError::Json { file, error }),
+    }
+}
+
+async fn read_index(folder: &dyn Folder) -> Result<Option<Index>, HfError> {
+    match read_text(folder, INDEX_FILE, MAX_INDEX_BYTES).await? {
+        None => Ok(None),
+        Some(text) => Index::parse(&text).map(Some),
     }
 }
