@@ -40,7 +40,7 @@ pub enum CliError {
     },
     /// The engine refused or failed.
     #[error(transparent)]
-    Engine(EngineError),
+    Engine(Box<EngineError>),
     /// A file cannot be read or written.
     #[error("cannot {doing} {}: {source}", path.display())]
     File {
@@ -52,9 +52,7 @@ pub enum CliError {
         source: io::Error,
     },
     /// Input that has to be text is not.
-    #[error(
-        "{what} is not UTF-8 (byte {at}); convert it first, for example with `iconv -t UTF-8`"
-    )]
+    #[error("{what} is not UTF-8 (byte {at}); convert it first, for example with `iconv -t UTF-8`")]
     NotUtf8 {
         /// File or standard input.
         what: String,
@@ -98,14 +96,14 @@ impl From<EngineError> for CliError {
                 prompt_tokens,
                 context_len,
             },
-            error => Self::Engine(error),
+            error => Self::Engine(Box::new(error)),
         }
     }
 }
 
 impl From<SamplerError> for CliError {
     fn from(error: SamplerError) -> Self {
-        Self::Engine(error.into())
+        Self::Engine(Box::new(error.into()))
     }
 }
 
@@ -116,6 +114,20 @@ impl CliError {
             doing,
             path: path.to_owned(),
             source,
+        }
+    }
+
+    /// Names the model's file where the engine found fault with it.
+    pub fn of_model(self, path: &Path) -> Self {
+        match self {
+            Self::Engine(error) => match *error {
+                EngineError::Model(source) => Self::Model {
+                    path: path.to_owned(),
+                    source: Box::new(source),
+                },
+                error => Self::Engine(Box::new(error)),
+            },
+            error => error,
         }
     }
 

@@ -168,10 +168,11 @@ pub fn generate(
 
 /// One step; a failed engine is left empty.
 fn step(session: &mut Session) -> Result<Vec<Event>, CliError> {
-    session.engine.step().map_err(|error| {
+    let events = session.engine.step();
+    if events.is_err() {
         session.engine.cleanup();
-        error.into()
-    })
+    }
+    events
 }
 
 fn show(

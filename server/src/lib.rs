@@ -1,7 +1,9 @@
 //! What the `kvant` program is made of: one module per subcommand, and what they share.
 
+pub mod bench;
 pub mod catalogue;
 pub mod error;
+pub mod eval;
 pub mod generate;
 pub mod inspect;
 pub mod pull;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 use kvant::error::CliError;
-use kvant::{inspect, pull, run, signals, tokenize};
+use kvant::{bench, eval, inspect, pull, run, signals, tokenize};
 
 /// Run quantised language models on this machine.
 #[derive(Debug, Parser)]
@@ -24,6 +24,8 @@ enum Command {
     Run(run::RunArgs),
     Tokenize(tokenize::TokenizeArgs),
     Inspect(inspect::InspectArgs),
+    Bench(bench::BenchArgs),
+    Eval(eval::EvalArgs),
     Pull(pull::command::PullArgs),
 }
 
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args, started),
         Command::Tokenize(args) => tokenize::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Eval(args) => eval::run(args),
         Command::Pull(args) => pull::command::run(args).map_err(CliError::from),
     };
     match outcome {

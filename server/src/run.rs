@@ -30,7 +30,12 @@ pub struct RunArgs {
     model: String,
 
     /// Text to complete; `-` reads standard input
-    #[arg(short, long, required_unless_present = "tokens", conflicts_with = "tokens")]
+    #[arg(
+        short,
+        long,
+        required_unless_present = "tokens",
+        conflicts_with = "tokens"
+    )]
     prompt: Option<String>,
 
     /// Token ids to complete, instead of a text
@@ -145,7 +150,10 @@ pub fn run(args: &RunArgs, started: Instant) -> Result<(), CliError> {
                 parse_special: args.special,
             };
             let text = text.as_deref().unwrap_or_default();
-            session.tokenizer.encode(text, encode).map_err(|error| CliError::Failed(error.to_string()))?
+            session
+                .tokenizer
+                .encode(text, encode)
+                .map_err(|error| CliError::Failed(error.to_string()))?
         }
     };
     let stop_tokens = if args.ignore_eos {

@@ -92,13 +92,18 @@ impl SamplerArgs {
         put(&mut options.dry.multiplier, self.dry_multiplier);
         options.penalty_window = self.penalty_window.or(options.penalty_window);
         options.seed = self.seed.or(options.seed);
-        options.validate().map_err(|error| CliError::Usage(error.to_string()))
+        options
+            .validate()
+            .map_err(|error| CliError::Usage(error.to_string()))
     }
 
     /// Sets one option by its name in [`NAMES`]. Nothing changes on error.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         fn parse<T: std::str::FromStr>(name: &str, value: &str) -> Result<Option<T>, String> {
-            value.parse().map(Some).map_err(|_| format!("{name} cannot be '{value}'"))
+            value
+                .parse()
+                .map(Some)
+                .map_err(|_| format!("{name} cannot be '{value}'"))
         }
         let mut changed = self.clone();
         match name {
@@ -113,10 +118,17 @@ impl SamplerArgs {
             "penalty_window" => changed.penalty_window = parse(name, value)?,
             "dry_multiplier" => changed.dry_multiplier = parse(name, value)?,
             "seed" => changed.seed = parse(name, value)?,
-            _ => return Err(format!("there is no {name}; there are {}", NAMES.join(", "))),
+            _ => {
+                return Err(format!(
+                    "there is no {name}; there are {}",
+                    NAMES.join(", ")
+                ));
+            }
         }
         let mut trial = SamplerOptions::default();
-        changed.apply(&mut trial).map_err(|error| error.to_string())?;
+        changed
+            .apply(&mut trial)
+            .map_err(|error| error.to_string())?;
         *self = changed;
         Ok(())
     }
@@ -176,7 +188,9 @@ fn number(value: &Value) -> Option<f64> {
 
 /// A seed that differs from run to run.
 pub fn fresh_seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     // Spread the fast-moving low bits; a sampler hashes the seed anyway.
     (now.as_nanos() as u64 ^ u64::from(std::process::id())).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -195,7 +209,12 @@ mod tests {
         args.apply(&mut options).unwrap();
         assert_eq!(options.top_k, 1);
         assert_eq!(options.seed, Some(1));
-        for (name, value) in [("temperature", "-1"), ("top_p", "2"), ("top_k", "x"), ("warmth", "1")] {
+        for (name, value) in [
+            ("temperature", "-1"),
+            ("top_p", "2"),
+            ("top_k", "x"),
+            ("warmth", "1"),
+        ] {
             assert!(args.set(name, value).is_err(), "{name}");
         }
         let mut same = SamplerOptions::default();

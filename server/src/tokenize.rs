@@ -78,7 +78,9 @@ pub fn run(args: &TokenizeArgs) -> Result<(), CliError> {
             (text, ids)
         }
     };
-    let tokens = ids.iter().map(|&id| String::from_utf8_lossy(tokenizer.token_bytes(id)).into_owned());
+    let tokens = ids
+        .iter()
+        .map(|&id| String::from_utf8_lossy(tokenizer.token_bytes(id)).into_owned());
     if args.json {
         return terminal::print_json(&Report {
             text: &text,
@@ -89,7 +91,11 @@ pub fn run(args: &TokenizeArgs) -> Result<(), CliError> {
     if args.ids.is_some() {
         return terminal::print_line(&text);
     }
-    let lines: String = ids.iter().zip(tokens).map(|(id, token)| format!("{id:>7}  {token:?}\n")).collect();
+    let lines: String = ids
+        .iter()
+        .zip(tokens)
+        .map(|(id, token)| format!("{id:>7}  {token:?}\n"))
+        .collect();
     terminal::print(&lines)
 }
 
@@ -98,7 +104,9 @@ fn encode(args: &TokenizeArgs, tokenizer: &Tokenizer, text: &str) -> Result<Vec<
         add_special: !args.no_bos && !args.bos,
         parse_special: args.special,
     };
-    let mut ids = tokenizer.encode(text, options).map_err(|error| CliError::Failed(error.to_string()))?;
+    let mut ids = tokenizer
+        .encode(text, options)
+        .map_err(|error| CliError::Failed(error.to_string()))?;
     if args.bos {
         let none = || CliError::Usage("this model has no beginning-of-text token".to_owned());
         ids.insert(0, tokenizer.bos().ok_or_else(none)?);

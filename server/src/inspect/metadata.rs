@@ -29,7 +29,11 @@ pub(super) fn summary(checkpoint: &Checkpoint) -> Map<String, Json> {
 
 fn from_gguf(value: &Value) -> Json {
     match value {
-        Value::F32(value) => json!(value),
+        // The shortest text of an f32 is what its author wrote; widening it first would not be.
+        Value::F32(value) => value
+            .to_string()
+            .parse::<f64>()
+            .map_or(Json::Null, Json::from),
         Value::F64(value) => json!(value),
         Value::Bool(value) => json!(value),
         Value::String(bytes) => text(&String::from_utf8_lossy(bytes)),
@@ -89,7 +93,10 @@ pub(super) fn one_line(value: &Json, width: usize) -> String {
         Json::Object(map) if map.contains_key("elided") => {
             let first = map.get("first").map(Json::to_string).unwrap_or_default();
             let length = map.get("length").and_then(Json::as_u64).unwrap_or(0);
-            let first = first.trim_start_matches('[').trim_end_matches(']').to_owned();
+            let first = first
+                .trim_start_matches('[')
+                .trim_end_matches(']')
+                .to_owned();
             return format!("[{length}] {}", cut(&first, width.saturating_sub(12)));
         }
         other => other.to_string(),

@@ -10,7 +10,7 @@ use kvant_engine::EngineOptions;
 
 use crate::error::CliError;
 use crate::session::{
-    EngineArgs, MODEL_HELP, OpenModel, memory_plan, caps, open_checkpoint, open_model, token_count,
+    EngineArgs, MODEL_HELP, OpenModel, caps, memory_plan, open_checkpoint, open_model, token_count,
 };
 use crate::terminal;
 use report::{Files, Memory, Report, Shape, TensorRow};

@@ -48,7 +48,9 @@ pub(super) struct Files {
 impl Files {
     pub(super) fn new(path: &Path, checkpoint: &Checkpoint) -> Self {
         let format = match checkpoint {
-            Checkpoint::Gguf(gguf) => format!("GGUF {}, {:?} endian", gguf.version, gguf.byte_order()),
+            Checkpoint::Gguf(gguf) => {
+                format!("GGUF {}, {:?} endian", gguf.version, gguf.byte_order())
+            }
             Checkpoint::HfFolder(_) => "Hugging Face folder".to_owned(),
         };
         Self {
@@ -273,7 +275,10 @@ impl Memory {
             .iter()
             .map(|(what, bytes)| vec![(*what).to_owned(), Bytes(*bytes).to_string()])
             .collect();
-        let head = format!("memory on {}, context {} tokens", self.backend, self.context_tokens);
+        let head = format!(
+            "memory on {}, context {} tokens",
+            self.backend, self.context_tokens
+        );
         let per_token = Bytes(self.kv_bytes_per_token);
         format!(
             "{}one more token of context takes {per_token}\n",
@@ -295,7 +300,10 @@ fn types_table(rows: &[TypeRow]) -> String {
             ]
         })
         .collect();
-    table(&["type", "tensors", "elements", "bytes", "bits each"], &rows)
+    table(
+        &["type", "tensors", "elements", "bytes", "bits each"],
+        &rows,
+    )
 }
 
 fn tensors_table(rows: &[TensorRow]) -> String {

@@ -11,7 +11,7 @@ use std::time::Instant;
 use kvant_engine::EngineOptions;
 use kvant_engine::vocabulary::tokenizer;
 use kvant_format::{Checkpoint, block_on};
-use kvant_model::{Model, ModelError};
+use kvant_model::Model;
 use kvant_text::Tokenizer;
 
 use crate::error::CliError;
@@ -64,19 +64,15 @@ pub fn open_model(
     path: PathBuf,
     checkpoint: Checkpoint,
 ) -> Result<OpenModel, CliError> {
-    let model = block_on(Model::open(checkpoint)).map_err(|source| model_error(&path, source))?;
+    let model = block_on(Model::open(checkpoint)).map_err(|source| CliError::Model {
+        path: path.clone(),
+        source: Box::new(source),
+    })?;
     Ok(OpenModel {
         name: name.to_owned(),
         path,
         model,
     })
-}
-
-fn model_error(path: &Path, source: ModelError) -> CliError {
-    CliError::Model {
-        path: path.to_owned(),
-        source: Box::new(source),
-    }
 }
 
 /// The tokenizer of a checkpoint.
@@ -138,17 +134,14 @@ impl Session {
             let engine = backend::load(args, &open.model, options, |progress| bar.show(progress));
             let tokenizer = tokenizer.join().unwrap_or_else(|_| {
                 let path = open.path.display();
-                Err(CliError::Failed(format!("{path}: the tokenizer cannot be built")))
+                Err(CliError::Failed(format!(
+                    "{path}: the tokenizer cannot be built"
+                )))
             });
             (engine, tokenizer)
         });
         bar.clear();
-        let engine = engine.map_err(|error| match error {
-            CliError::Engine(kvant_engine::EngineError::Model(source)) => {
-                model_error(&open.path, source)
-            }
-            error => error,
-        })?;
+        let engine = engine.map_err(|error| error.of_model(&open.path))?;
         Ok(Self {
             engine,
             tokenizer: tokenizer?,

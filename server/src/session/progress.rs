@@ -73,12 +73,16 @@ impl CountBar {
         self.0.set_position(done);
     }
 
-    /// Prints a line above the bar, or as it is where there is no bar.
-    pub fn note(&self, line: &str) {
+    /// One more unit is done.
+    pub fn advance(&self, message: String) {
+        self.0.set_message(message);
+        self.0.inc(1);
+    }
+
+    /// Prints a line where nobody sees the bar.
+    pub fn note_in_log(&self, line: &str) {
         if self.0.is_hidden() {
             eprintln!("{line}");
-        } else {
-            self.0.println(line);
         }
     }
 

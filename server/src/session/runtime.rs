@@ -2,10 +2,10 @@
 
 use kvant_device::{Backend, Caps};
 use kvant_engine::eval::{EvalOptions, EvalRow, evaluate};
-use kvant_engine::{
-    Engine, EngineError, EngineOptions, Event, MemoryPlan, Request, SequenceId,
-};
+use kvant_engine::{Engine, EngineOptions, Event, MemoryPlan, Request, SequenceId};
 use kvant_format::block_on;
+
+use crate::error::CliError;
 
 /// What commands ask of an engine; see [`Engine`] for each.
 pub trait Runtime {
@@ -18,20 +18,20 @@ pub trait Runtime {
     /// Size of the vocabulary.
     fn vocab_size(&self) -> usize;
     /// Admits a sequence.
-    fn add(&mut self, request: Request) -> Result<SequenceId, EngineError>;
+    fn add(&mut self, request: Request) -> Result<SequenceId, CliError>;
     /// Ends a sequence.
-    fn abort(&mut self, id: SequenceId) -> Result<(), EngineError>;
+    fn abort(&mut self, id: SequenceId) -> Result<(), CliError>;
     /// Ends every sequence.
     fn cleanup(&mut self);
     /// Runs one step.
-    fn step(&mut self) -> Result<Vec<Event>, EngineError>;
+    fn step(&mut self) -> Result<Vec<Event>, CliError>;
     /// Runs a text and hands on the logits of the measured rows.
     fn evaluate(
         &mut self,
         tokens: &[u32],
         options: &EvalOptions,
         sink: &mut dyn FnMut(EvalRow<'_>),
-    ) -> Result<(), EngineError>;
+    ) -> Result<(), CliError>;
 }
 
 impl<B: Backend> Runtime for Engine<B> {
@@ -51,20 +51,20 @@ impl<B: Backend> Runtime for Engine<B> {
         self.vocab_size()
     }
 
-    fn add(&mut self, request: Request) -> Result<SequenceId, EngineError> {
-        self.add(request)
+    fn add(&mut self, request: Request) -> Result<SequenceId, CliError> {
+        Ok(self.add(request)?)
     }
 
-    fn abort(&mut self, id: SequenceId) -> Result<(), EngineError> {
-        self.abort(id)
+    fn abort(&mut self, id: SequenceId) -> Result<(), CliError> {
+        Ok(self.abort(id)?)
     }
 
     fn cleanup(&mut self) {
         self.cleanup();
     }
 
-    fn step(&mut self) -> Result<Vec<Event>, EngineError> {
-        block_on(self.step())
+    fn step(&mut self) -> Result<Vec<Event>, CliError> {
+        Ok(block_on(self.step())?)
     }
 
     fn evaluate(
@@ -72,7 +72,7 @@ impl<B: Backend> Runtime for Engine<B> {
         tokens: &[u32],
         options: &EvalOptions,
         sink: &mut dyn FnMut(EvalRow<'_>),
-    ) -> Result<(), EngineError> {
-        block_on(evaluate(self, tokens, options, sink))
+    ) -> Result<(), CliError> {
+        Ok(block_on(evaluate(self, tokens, options, sink))?)
     }
 }
