@@ -4,7 +4,7 @@
 
 use crate::backend::RefBuffer;
 use half::f16;
-use kvant_device::{Attention, HeadShape, KvBinding, KvLayerDecl, StepInput};
+use kvant_device::{Attention, HeadShape, KvBinding, KvLayerDecl, NO_BLOCK, StepInput};
 use kvant_quant::{KV_BLOCK_TOKENS, KvFormat};
 
 /// Writes keys and values of every token of the step.
@@ -63,6 +63,33 @@ fn load(block: &[u8], format: KvFormat, index: usize) -> f64 {
     }
 }
 
+/// One head of keys or values of a sequence's blocks `first_block..`, decoded, `[tokens, dim]`; zeros in
+/// blocks that are gone.
+fn head_of_blocks(
+    bytes: &[u8],
+    format: KvFormat,
+    region: (usize, usize),
+    table: &[u32],
+    n_kv_heads: usize,
+    kv_head: usize,
+    dim: usize,
+) -> Vec<f64> {
+    let (offset, block_bytes) = region;
+    let mut out = Vec::with_capacity(table.len() * KV_BLOCK_TOKENS * dim);
+    for &id in table {
+        if id == NO_BLOCK {
+            out.resize(out.len() + KV_BLOCK_TOKENS * dim, 0.0);
+            continue;
+        }
+        let block = &bytes[offset + id as usize * block_bytes..];
+        for slot in 0..KV_BLOCK_TOKENS {
+            let first = (slot * n_kv_heads + kv_head) * dim;
+            out.extend((first..first + dim).map(|index| load(block, format, index)));
+        }
+    }
+    out
+}
+
 /// Attention of every token of the step over its sequence.
 pub(crate) fn attend(
     kv: &KvBinding<RefBuffer>,
@@ -73,39 +100,45 @@ pub(crate) fn attend(
     step: &StepInput<'_>,
 ) -> Vec<f32> {
     let heads = &attention.heads;
-    let (dim, v_dim) = (heads.head_dim, heads.v_head_dim);
+    let (dim, v_dim, n_kv_heads) = (heads.head_dim, heads.v_head_dim, heads.n_kv_heads);
+    let out_width = heads.n_heads * v_dim;
     let binding = &kv.layers[attention.layer];
     let bytes = kv.buffer.borrow();
-    let mut out = Vec::with_capacity(step.tokens.len() * heads.n_heads * v_dim);
+    let mut out = vec![0.0; step.tokens.len() * out_width];
     for sequence in step.sequences {
         let table = sequence.block_tables[layers[attention.layer].group];
-        for row in sequence.first_row..sequence.first_row + sequence.n_rows {
-            let position = step.positions[row] as usize;
-            let first = attention
-                .window
-                .map_or(0, |w| (position + 1).saturating_sub(w));
-            for head in 0..heads.n_heads {
-                let kv_head = head / (heads.n_heads / heads.n_kv_heads);
+        for head in 0..heads.n_heads {
+            let kv_head = head / (heads.n_heads / n_kv_heads);
+            let k_region = (binding.k_offset, binding.k_block_bytes);
+            let v_region = (binding.v_offset, binding.v_block_bytes);
+            let keys = head_of_blocks(
+                &bytes,
+                binding.k_format,
+                k_region,
+                table,
+                n_kv_heads,
+                kv_head,
+                dim,
+            );
+            let values = head_of_blocks(
+                &bytes,
+                binding.v_format,
+                v_region,
+                table,
+                n_kv_heads,
+                kv_head,
+                v_dim,
+            );
+            for row in sequence.first_row..sequence.first_row + sequence.n_rows {
+                let position = step.positions[row] as usize;
+                let first = attention
+                    .window
+                    .map_or(0, |w| (position + 1).saturating_sub(w));
                 let query = &q[row * q_stride + head * dim..][..dim];
-                let key = |t: usize, d: usize| {
-                    let block = table[t / KV_BLOCK_TOKENS] as usize * binding.k_block_bytes
-                        + binding.k_offset;
-                    let index = (t % KV_BLOCK_TOKENS * heads.n_kv_heads + kv_head) * dim + d;
-                    load(&bytes[block..], binding.k_format, index)
-                };
-                let value = |t: usize, d: usize| {
-                    let block = table[t / KV_BLOCK_TOKENS] as usize * binding.v_block_bytes
-                        + binding.v_offset;
-                    let index = (t % KV_BLOCK_TOKENS * heads.n_kv_heads + kv_head) * v_dim + d;
-                    load(&bytes[block..], binding.v_format, index)
-                };
-                let scores: Vec<f64> = (first..=position)
-                    .map(|t| {
-                        let dot: f64 = query
-                            .iter()
-                            .enumerate()
-                            .map(|(d, &x)| f64::from(x) * key(t, d))
-                            .sum();
+                let scores: Vec<f64> = keys[first * dim..(position + 1) * dim]
+                    .chunks_exact(dim)
+                    .map(|key| {
+                        let dot: f64 = query.iter().zip(key).map(|(&x, k)| f64::from(x) * k).sum();
                         let score = dot * f64::from(attention.scale);
                         attention.softcap.map_or(score, |cap| {
                             f64::from(cap) * (score / f64::from(cap)).tanh()
@@ -113,16 +146,23 @@ pub(crate) fn attend(
                     })
                     .collect();
                 let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
-                let sum: f64 = weights.iter().sum();
-                out.extend((0..v_dim).map(|d| {
-                    let mixed: f64 = weights
-                        .iter()
-                        .enumerate()
-                        .map(|(i, w)| w * value(first + i, d))
-                        .sum();
-                    (mixed / sum) as f32
-                }));
+                let mut sum = 0.0;
+                let mut mixed = vec![0.0; v_dim];
+                for (score, value) in scores
+                    .iter()
+                    .zip(values[first * v_dim..].chunks_exact(v_dim))
+                {
+                    let weight = (score - max).exp();
+                    sum += weight;
+                    mixed
+                        .iter_mut()
+                        .zip(value)
+                        .for_each(|(m, v)| *m += weight * v);
+                }
+                let dst = &mut out[row * out_width + head * v_dim..][..v_dim];
+                dst.iter_mut()
+                    .zip(&mixed)
+                    .for_each(|(dst, m)| *dst = (m / sum) as f32);
             }
         }
     }
