@@ -17,5 +17,7 @@ mod store;
 mod tests;
 mod tiles;
 
-pub use plan::{MatMul, MatMulError, MatMulSpec};
+pub use plan::{
+    MatMul, MatMulError, MatMulSpec, PREPARE_ROWS, act_bytes_bound, scratch_bytes_bound,
+};
 pub use run::MatMulIo;

@@ -1,11 +1,11 @@
 //! What a product is, how it is cut, and the memory it needs.
 
-use super::acts::{PANEL_ROWS, act_bytes};
+use super::acts::{ActBlock, PANEL_ROWS, act_bytes};
 use super::kernels::{Kernels, kernels, tile_kernels};
-use super::tiles::TilePlan;
+use super::tiles::{self, ROW_TILE, TilePlan};
 use crate::arch::Level;
 use crate::weights::geometry::{Layout, layout};
-use crate::weights::{GROUP_ROWS, PackedWeight};
+use crate::weights::{BLOCK_COLS, GROUP_ROWS, PackedWeight};
 use kvant_device::Epilogue;
 
 /// Weights of a product and what becomes of it.
@@ -62,7 +62,7 @@ pub struct MatMul<'w> {
 }
 
 /// Rows from which tiles are used where there are any.
-const TILE_ROWS: usize = 12;
+const TILE_ROWS: usize = 16;
 /// Groups whose sums are held at once: their sums for a panel of rows fit the first-level cache.
 const GROUPS_AT_ONCE_MANY: usize = 2;
 /// The same for one row.
@@ -248,9 +248,37 @@ impl<'w> MatMul<'w> {
     }
 }
 
-/// Rows that one preparation chunk takes; divides [`PANEL_ROWS`].
-pub(super) const PREPARE_ROWS: usize = 8;
+/// Rows that one preparation chunk takes; divides a panel.
+pub const PREPARE_ROWS: usize = 16;
 const _: () = assert!(PANEL_ROWS.is_multiple_of(PREPARE_ROWS));
+
+/// At least [`MatMul::act_bytes`] of any product of up to `rows` rows of `k` columns; `None` on overflow.
+/// `has_floats` says whether some weight is F32, F16 or BF16.
+pub fn act_bytes_bound(level: Level, has_floats: bool, rows: usize, k: usize) -> Option<usize> {
+    let mut bytes_a_block = size_of::<ActBlock>();
+    let mut padded_rows = rows;
+    if tile_kernels(level).is_some() && rows >= TILE_ROWS {
+        // Two bytes an element; twice that for floats.
+        bytes_a_block = if has_floats { 128 } else { 64 };
+        padded_rows = rows.checked_next_multiple_of(ROW_TILE)?;
+    }
+    k.div_ceil(BLOCK_COLS)
+        .checked_mul(bytes_a_block)?
+        .checked_mul(padded_rows)
+}
+
+/// At least [`MatMul::scratch_bytes`] of any product.
+pub fn scratch_bytes_bound(level: Level) -> usize {
+    let one_row = 2 * GROUPS_AT_ONCE_ONE * GROUP_ROWS * size_of::<f32>();
+    let panel = 2 * GROUPS_AT_ONCE_MANY * PANEL_ROWS * GROUP_ROWS * size_of::<f32>();
+    let decoded = DECODE_COLS * (GROUP_ROWS + 1) * size_of::<f32>();
+    let plain = one_row.max(panel) + decoded;
+    if tile_kernels(level).is_some() {
+        plain.max(tiles::SCRATCH_BYTES_BOUND)
+    } else {
+        plain
+    }
+}
 
 /// Columns of the output.
 fn output_width(spec: &MatMulSpec<'_>) -> usize {

@@ -1,6 +1,6 @@
 //! Products of every format, shape and instruction set against a plain sum in `f64`.
 
-use super::{MatMul, MatMulIo, MatMulSpec};
+use super::{MatMul, MatMulIo, MatMulSpec, PREPARE_ROWS, act_bytes_bound, scratch_bytes_bound};
 use crate::arch::Level;
 use crate::weights::geometry::{Layout, layout};
 use crate::weights::{PackedWeight, WeightArena, sequential};
@@ -58,6 +58,18 @@ pub(super) fn run(
     deterministic: bool,
 ) -> Vec<f32> {
     let plan = MatMul::new(level, spec, rows, 2, deterministic).expect("a good spec");
+    let has_floats = |w: &&PackedWeight| matches!(layout(w.format()), Layout::Floats { .. });
+    let has_floats = spec.weights.iter().any(has_floats);
+    assert!(Some(plan.act_bytes()) <= act_bytes_bound(level, has_floats, rows, plan.k()));
+    assert!(plan.scratch_bytes() <= scratch_bytes_bound(level));
+    assert_eq!(
+        plan.n_prepare_chunks(),
+        if plan.act_bytes() == 0 {
+            0
+        } else {
+            rows.div_ceil(PREPARE_ROWS)
+        }
+    );
     assert_eq!(x.len(), rows * plan.k());
     let mut out = vec![f32::NAN; rows * plan.width()];
     assert!(residual.is_empty() || residual.len() == out.len());

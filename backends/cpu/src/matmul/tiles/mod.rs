@@ -21,6 +21,8 @@ pub(crate) const ROW_TILE: usize = 16;
 /// Columns of a tile of activations.
 pub(crate) const K_TILE: usize = 32;
 
+const _: () = assert!(ROW_TILE == super::PREPARE_ROWS);
+
 /// Column tiles that are decoded at once.
 const K_TILES_AT_ONCE: usize = 64;
 /// Groups that are decoded at once; even, because the kernel takes pairs.
@@ -30,6 +32,15 @@ const GROUPS_AT_ONCE: usize = 4;
 const ACT_BYTES_AT_ONCE: usize = 768 << 10;
 /// Most rows of a chunk.
 const MOST_ROWS: usize = 512;
+
+/// At least [`TilePlan::scratch_bytes`] of any product.
+pub(super) const SCRATCH_BYTES_BOUND: usize = {
+    let sums = 2 * GROUPS_AT_ONCE * MOST_ROWS * GROUP_ROWS * size_of::<f32>();
+    let tiles = 2 * GROUPS_AT_ONCE * K_TILES_AT_ONCE * TILE_BYTES;
+    sums + tiles + DECODED_BYTES
+};
+/// Decoded columns of a group, and a decoded row.
+const DECODED_BYTES: usize = K_TILES_AT_ONCE * K_TILE * (GROUP_ROWS + 1) * size_of::<f32>();
 
 /// The kernels.
 ///
@@ -235,11 +246,7 @@ impl TilePlan {
 
     /// Sums of each weight; tiles of weights; a decoded panel and a decoded row.
     pub(super) fn scratch_bytes(&self) -> usize {
-        let decoded = if self.decodes {
-            K_TILES_AT_ONCE * K_TILE * (GROUP_ROWS + 1) * size_of::<f32>()
-        } else {
-            0
-        };
+        let decoded = if self.decodes { DECODED_BYTES } else { 0 };
         self.sums_bytes() * self.weights_at_once + self.weight_tile_bytes() + decoded
     }
 }
