@@ -300,6 +300,96 @@ proptest! {
     }
 }
 
+/// Options at and between all of their limits.
+fn any_options() -> impl Strategy<Value = SamplerOptions> {
+    let between = |min: f32, max: f32| prop_oneof![Just(min), Just(max), min..=max];
+    let penalties = (
+        between(0.01, 100.0),
+        between(-100.0, 100.0),
+        between(-100.0, 100.0),
+        any::<Option<u32>>(),
+        prop::collection::btree_map(0u32..20, between(-1e4, 1e4), 0..5),
+    );
+    let dry = (
+        between(0.0, 100.0),
+        between(1.0, 100.0),
+        any::<u32>(),
+        any::<Option<u32>>(),
+        prop::collection::vec(prop::collection::vec(0u32..20, 1..3), 0..3),
+    );
+    let rest = (
+        prop_oneof![any::<u32>(), 0u32..30],
+        between(0.0, 1.0),
+        between(0.0, 1.0),
+        between(0.0, 1.0),
+        prop_oneof![
+            between(0.0, 100.0),
+            Just(f32::from_bits(1)),
+            Just(f32::MIN_POSITIVE)
+        ],
+        any::<Option<u64>>(),
+        prop::option::of(0u32..=256),
+    );
+    (penalties, dry, rest).prop_map(|(p, d, r)| SamplerOptions {
+        repetition_penalty: p.0,
+        presence_penalty: p.1,
+        frequency_penalty: p.2,
+        penalty_window: p.3,
+        logit_bias: p.4,
+        dry: DryOptions {
+            multiplier: d.0,
+            base: d.1,
+            allowed_length: d.2,
+            range: d.3,
+            sequence_breakers: d.4,
+        },
+        top_k: r.0,
+        top_p: r.1,
+        min_p: r.2,
+        typical_p: r.3,
+        temperature: r.4,
+        seed: r.5,
+        logprobs: r.6,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    /// Whatever the options and logits: a possible token, or the error that the logits call for, and
+    /// the same again from a sampler that has been used.
+    #[test]
+    fn a_possible_token_or_the_right_error(
+        options in any_options(),
+        mut logits in prop::collection::vec(
+            prop_oneof![
+                20 => -20.0f32..20.0,
+                4 => any::<f32>(),
+                2 => Just(f32::NEG_INFINITY),
+                1 => prop_oneof![Just(f32::MAX), Just(f32::MIN)],
+            ],
+            20..80,
+        ),
+        tokens in prop::collection::vec(prop_oneof![20 => 0u32..20, 1 => any::<u32>()], 0..60),
+        n_prompt in 0usize..80,
+    ) {
+        let before: Vec<u32> = logits.iter().map(|x| x.to_bits()).collect();
+        let mut sampler = Sampler::new(options, logits.len()).unwrap();
+        let got = sampler.sample(&mut logits, &tokens, n_prompt);
+        prop_assert_eq!(&before, &logits.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
+        prop_assert_eq!(&got, &sampler.sample(&mut logits, &tokens, n_prompt));
+        let broken = logits.iter().position(|x| x.is_nan() || *x == f32::INFINITY);
+        match (got, broken) {
+            (Err(SamplerError::BadLogit { token, .. }), Some(at)) => prop_assert_eq!(token, at as u32),
+            (Err(SamplerError::NoCandidate), None) => {
+                prop_assert!(logits.iter().all(|x| *x == f32::NEG_INFINITY));
+            }
+            (Ok(token), None) => prop_assert!(logits[token.id as usize].is_finite()),
+            (got, broken) => prop_assert!(false, "{:?} {:?}", got, broken),
+        }
+    }
+}
+
 fn sample(options: SamplerOptions, logits: &[f32], tokens: &[u32]) -> Result<u32, SamplerError> {
     let mut logits = logits.to_vec();
     let mut sampler = Sampler::new(options, logits.len())?;
