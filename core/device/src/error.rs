@@ -42,6 +42,14 @@ pub enum DeviceError {
     /// The step does not fit the program.
     #[error(transparent)]
     Step(#[from] StepError),
+    /// A kernel panicked; the step's outputs and the blocks it wrote are lost.
+    #[error("op {op} failed: {message}")]
+    Panic {
+        /// Name of the op.
+        op: &'static str,
+        /// The panic's message.
+        message: String,
+    },
     /// The program was built wrongly.
     #[error("program is inconsistent at node {node} ({op}): {why}")]
     Program {
