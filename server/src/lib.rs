@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod catalogue;
+pub mod chat;
 pub mod error;
 pub mod eval;
 pub mod generate;

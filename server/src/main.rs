@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 use kvant::error::CliError;
-use kvant::{bench, eval, inspect, pull, run, signals, tokenize};
+use kvant::{bench, chat, eval, inspect, pull, run, signals, tokenize};
 
 /// Run quantised language models on this machine.
 #[derive(Debug, Parser)]
@@ -21,6 +21,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Chat(chat::ChatArgs),
     Run(run::RunArgs),
     Tokenize(tokenize::TokenizeArgs),
     Inspect(inspect::InspectArgs),
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let outcome = match &cli.command {
+        Command::Chat(args) => chat::run(args),
         Command::Run(args) => run::run(args, started),
         Command::Tokenize(args) => tokenize::run(args),
         Command::Inspect(args) => inspect::run(args),

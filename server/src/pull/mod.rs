@@ -71,6 +71,11 @@ pub fn resolve_model(spec: &str) -> Result<PathBuf, PullError> {
     pull(spec, false).map(|pulled| pulled.path)
 }
 
+/// Kvant's own folder on this machine, which need not exist yet.
+pub fn home() -> Result<PathBuf, PullError> {
+    Cache::from_env().map(|cache| cache.home().to_owned())
+}
+
 /// As [`resolve_model`], saying more about the result. `accept_licence` agrees to the terms of
 /// models that require it.
 pub fn pull(spec: &str, accept_licence: bool) -> Result<Pulled, PullError> {
