@@ -11,18 +11,21 @@ pub const MODEL_HELP: &str =
 /// Which code computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BackendKind {
+    /// This machine's processor, by its vector instructions
+    Cpu,
     /// Plain and slow, in f32: for checking the others
     Reference,
 }
 
 impl BackendKind {
     /// What runs when nobody chooses.
-    pub const DEFAULT: Self = Self::Reference;
+    pub const DEFAULT: Self = Self::Cpu;
 }
 
 impl fmt::Display for BackendKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Cpu => "cpu",
             Self::Reference => "reference",
         })
     }

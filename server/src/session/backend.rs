@@ -1,5 +1,6 @@
 //! The backends by name.
 
+use kvant_cpu::CpuBackend;
 use kvant_device::{Backend, Caps};
 use kvant_engine::{Engine, EngineOptions, LoadProgress, MemoryPlan};
 use kvant_format::block_on;
@@ -14,6 +15,10 @@ use crate::error::CliError;
 macro_rules! with_backend {
     ($args:expr, $backend:ident => $body:expr) => {
         match $args.backend {
+            BackendKind::Cpu => {
+                let $backend = CpuBackend::new($args.threads);
+                $body
+            }
             BackendKind::Reference => {
                 let $backend = ReferenceBackend::default();
                 $body
