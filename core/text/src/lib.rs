@@ -16,4 +16,5 @@ pub use chat::{
 pub use error::TextError;
 pub use tokenizer::{
     DecodeOptions, EncodeOptions, StreamDecoder, StringTable, TokenKind, Tokenizer, TokenizerParts,
+    chat_template_of_config,
 };

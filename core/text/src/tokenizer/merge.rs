@@ -128,30 +128,40 @@ impl Merger {
     pub(super) fn emit(
         &self,
         vocab: &Vocab,
-        unk: Option<u32>,
+        unknown: Unknown,
         text: &[u8],
         ids: &mut Vec<u32>,
     ) -> Result<(), TextError> {
+        let mut after_unknown = false;
         for symbol in self.symbols() {
             if symbol.id != NONE {
                 ids.push(symbol.id);
+                after_unknown = false;
                 continue;
             }
             let bytes = &text[symbol.start as usize..][..symbol.len as usize];
-            let before = ids.len();
-            for &byte in bytes {
-                match vocab.byte_token(byte) {
-                    Some(id) => ids.push(id),
-                    None => {
-                        ids.truncate(before);
-                        ids.push(unk.ok_or_else(|| TextError::Unencodable {
-                            text: String::from_utf8_lossy(bytes).into_owned(),
-                        })?);
-                        break;
-                    }
-                }
+            if bytes.iter().all(|&b| vocab.byte_token(b).is_some()) {
+                ids.extend(bytes.iter().filter_map(|&b| vocab.byte_token(b)));
+                after_unknown = false;
+                continue;
             }
+            let id = unknown.id.ok_or_else(|| TextError::Unencodable {
+                text: String::from_utf8_lossy(bytes).into_owned(),
+            })?;
+            if !(after_unknown && unknown.fuse) {
+                ids.push(id);
+            }
+            after_unknown = true;
         }
         Ok(())
     }
+}
+
+/// What stands for text that has neither a token nor byte tokens.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unknown {
+    /// The unknown token; without one such text is an error.
+    pub(super) id: Option<u32>,
+    /// Neighbouring characters share one unknown token.
+    pub(super) fuse: bool,
 }

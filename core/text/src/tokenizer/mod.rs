@@ -3,10 +3,15 @@
 //! `parts` is what a model file tells; `vocab` holds the tokens; `special` finds the tokens
 //! that are matched before anything else; `split` cuts text into words; `merge` is the one
 //! merge loop, driven by `bpe` (ranked merges) or `spm` (scores); `model` joins them; `stream`
-//! decodes token by token.
+//! decodes token by token. `hf`, `hf_model` and `hf_steps` read `tokenizer.json`, with `foreign`
+//! for what only the `tokenizers` crate can do.
 
 mod bpe;
 mod byte_map;
+mod foreign;
+mod hf;
+mod hf_model;
+mod hf_steps;
 mod merge;
 mod model;
 mod parts;
@@ -18,6 +23,7 @@ mod strings;
 mod unicode;
 mod vocab;
 
+pub use hf::chat_template_of_config;
 pub use model::{DecodeOptions, EncodeOptions, Tokenizer};
 pub use parts::TokenizerParts;
 pub use stream::StreamDecoder;

@@ -1,14 +1,17 @@
 //! The tokenizer: all parts joined.
 
+use std::borrow::Cow;
+
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
-use super::bpe::Bpe;
-use super::merge::Merger;
+use super::TokenizerParts;
+use super::bpe::{self, Bpe};
+use super::foreign::Foreign;
+use super::merge::{Merger, Unknown};
 use super::special::{Fragment, SpecialTokens, Strip};
-use super::split::{self, PreTokenizer};
+use super::split::{self, Stage};
 use super::spm::Spm;
 use super::vocab::{SPACE_MARK, Spelling, TokenKind, Vocab};
-use super::{StringTable, TokenizerParts};
 use crate::TextError;
 
 /// Longest text that is tokenized at once, in bytes: positions fit 32 bits.
@@ -43,27 +46,64 @@ pub struct Tokenizer {
     vocab: Vocab,
     special: SpecialTokens,
     encoder: Encoder,
-    bos: Option<u32>,
-    eos: Option<u32>,
-    unk: Option<u32>,
-    pad: Option<u32>,
-    add_bos: bool,
-    add_eos: bool,
-    /// Text is encoded as if a space stood before it.
-    add_space_prefix: bool,
+    ends: Ends,
+    space_prefix: SpacePrefix,
+    unknown: Unknown,
     /// Tokens that end generation, in rising order.
     end_of_generation: Vec<u32>,
 }
 
 /// How text between literal tokens becomes ids.
 #[derive(Clone, Debug)]
-enum Encoder {
+pub(super) enum Encoder {
     /// Byte-level BPE inside words.
-    ByteBpe { bpe: Bpe, pre: PreTokenizer },
+    ByteBpe {
+        bpe: Bpe,
+        stages: Cow<'static, [Stage]>,
+        /// Text is brought to Unicode normal form C first.
+        nfc: bool,
+    },
     /// SentencePiece merges over the whole text.
     Spm(Spm),
-    /// BPE over the characters of each line.
+    /// BPE over the characters of the whole text, with U+2581 for a space.
     CharBpe(Bpe),
+    /// A pipeline that the `tokenizers` crate runs.
+    Foreign(Foreign),
+}
+
+/// The tokens around a text.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ends {
+    pub(super) bos: Option<u32>,
+    pub(super) eos: Option<u32>,
+    pub(super) eot: Option<u32>,
+    pub(super) eom: Option<u32>,
+    pub(super) pad: Option<u32>,
+    pub(super) add_bos: bool,
+    pub(super) add_eos: bool,
+}
+
+/// Where encoding puts a space that is not in the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SpacePrefix {
+    Never,
+    /// Before each stretch of text between special tokens.
+    EachText,
+    /// The same, unless the text starts with a space.
+    EachTextUnlessThere,
+    /// Before a prompt that starts with text, unless that starts with a space.
+    StartUnlessThere,
+}
+
+/// What a tokenizer is made of, however its file spells it.
+pub(super) struct Assembly<S> {
+    pub(super) vocab: Vocab,
+    pub(super) encoder: Encoder,
+    pub(super) ends: Ends,
+    pub(super) unknown: Unknown,
+    pub(super) space_prefix: SpacePrefix,
+    /// What white space around each special token belongs to it.
+    pub(super) strip: S,
 }
 
 impl Tokenizer {
@@ -73,79 +113,111 @@ impl Tokenizer {
     /// If the kind of tokenizer or its pre-tokenizer is unknown, a needed list is missing or
     /// has the wrong length, or an id is outside the vocabulary.
     pub fn from_parts(parts: TokenizerParts) -> Result<Self, TextError> {
-        match parts.model.as_str() {
+        let spelling = match parts.model.as_str() {
+            "gpt2" => Spelling::ByteLevel,
+            "llama" | "gemma4" => Spelling::EscapedSpace,
+            _ => {
+                return Err(TextError::UnknownTokenizerModel {
+                    model: parts.model,
+                    known: MODELS.into(),
+                });
+            }
+        };
+        let vocab = Vocab::new(&parts.tokens, parts.token_types.as_deref(), spelling)?;
+        let bpe = |ignore_merges| {
+            let rules = parts.merges.as_ref().ok_or(TextError::BadLength {
+                what: "merges",
+                expected: 1,
+                found: 0,
+            })?;
+            let pairs = rules.iter().enumerate().map(bpe::split_rule);
+            Bpe::new(pairs, &vocab, spelling, ignore_merges)
+        };
+        let (encoder, add_bos) = match parts.model.as_str() {
             "gpt2" => {
                 let name = parts.pre.as_deref().unwrap_or("default");
                 let pre = split::by_name(name).ok_or_else(|| TextError::UnknownPreTokenizer {
                     pre: name.into(),
                     known: split::names().collect::<Vec<_>>().join(", "),
                 })?;
-                let vocab = new_vocab(&parts, Spelling::ByteLevel)?;
-                let bpe = Bpe::new(
-                    merges(&parts)?,
-                    &vocab,
-                    Spelling::ByteLevel,
-                    pre.ignore_merges,
-                )?;
-                let encoder = Encoder::ByteBpe { bpe, pre };
-                Self::assemble(parts, vocab, encoder, pre.add_bos, false)
+                let encoder = Encoder::ByteBpe {
+                    bpe: bpe(pre.ignore_merges)?,
+                    stages: pre.stages.into(),
+                    nfc: pre.nfc,
+                };
+                (encoder, pre.add_bos)
             }
             "llama" => {
-                let vocab = new_vocab(&parts, Spelling::EscapedSpace)?;
                 let scores = parts.scores.as_deref().unwrap_or_default();
-                let encoder = Encoder::Spm(Spm::new(scores, &vocab)?);
-                Self::assemble(parts, vocab, encoder, true, true)
+                (Encoder::Spm(Spm::new(scores, &vocab)?), true)
             }
-            "gemma4" => {
-                let vocab = new_vocab(&parts, Spelling::EscapedSpace)?;
-                let bpe = Bpe::new(merges(&parts)?, &vocab, Spelling::EscapedSpace, false)?;
-                Self::assemble(parts, vocab, Encoder::CharBpe(bpe), true, false)
-            }
-            _ => Err(TextError::UnknownTokenizerModel {
-                model: parts.model,
-                known: MODELS.into(),
-            }),
-        }
-    }
-
-    fn assemble(
-        parts: TokenizerParts,
-        mut vocab: Vocab,
-        encoder: Encoder,
-        add_bos: bool,
-        add_space_prefix: bool,
-    ) -> Result<Self, TextError> {
-        let vocab_size = vocab.len();
-        let check = |what, id: Option<u32>| match id {
-            Some(id) if id as usize >= vocab_size => Err(TextError::IdOutOfRange {
-                what,
-                found: id.into(),
-                vocab_size,
-            }),
-            id => Ok(id),
+            _ => (Encoder::CharBpe(bpe(false)?), true),
         };
         let is_spm = matches!(encoder, Encoder::Spm(_));
-        let bos = check("bos", parts.bos.or(is_spm.then_some(1)))?;
-        let eos = check("eos", parts.eos.or(is_spm.then_some(2)))?;
-        let unk = check("unk", parts.unk.or(is_spm.then_some(0)))?;
-        let pad = check("pad", parts.pad)?;
-        let ends = [eos, check("eot", parts.eot)?, check("eom", parts.eom)?];
-        let end_of_generation = end_of_generation(&mut vocab, ends);
-        let strips_right = is_spm && parts.architecture.as_deref() == Some("phi3");
-        let special = SpecialTokens::new(&vocab, |id| Strip {
-            left: false,
-            right: strips_right && phi3_strips_right(vocab.token_bytes(id)),
-        })?;
+        let strips = is_spm && parts.architecture.as_deref() == Some("phi3");
+        Self::assemble(Assembly {
+            ends: Ends {
+                bos: parts.bos.or(is_spm.then_some(1)),
+                eos: parts.eos.or(is_spm.then_some(2)),
+                eot: parts.eot,
+                eom: parts.eom,
+                pad: parts.pad,
+                add_bos: parts.add_bos.unwrap_or(add_bos),
+                add_eos: parts.add_eos.unwrap_or(false),
+            },
+            unknown: Unknown {
+                id: parts.unk.or(is_spm.then_some(0)),
+                fuse: false,
+            },
+            space_prefix: match parts.add_space_prefix.unwrap_or(is_spm) {
+                true => SpacePrefix::EachText,
+                false => SpacePrefix::Never,
+            },
+            strip: |_: u32, token: &[u8]| Strip {
+                left: false,
+                right: strips && phi3_strips_right(token),
+            },
+            vocab,
+            encoder,
+        })
+    }
+
+    /// Joins the parts after checking the ids in them.
+    pub(super) fn assemble<S>(parts: Assembly<S>) -> Result<Self, TextError>
+    where
+        S: Fn(u32, &[u8]) -> Strip,
+    {
+        let mut vocab = parts.vocab;
+        let mut ends = parts.ends;
+        let named = [
+            ("bos", ends.bos),
+            ("eos", ends.eos),
+            ("eot", ends.eot),
+            ("eom", ends.eom),
+            ("pad", ends.pad),
+            ("unk", parts.unknown.id),
+        ];
+        for (what, id) in named {
+            if let Some(id) = id
+                && id as usize >= vocab.len()
+            {
+                return Err(TextError::IdOutOfRange {
+                    what,
+                    found: id.into(),
+                    vocab_size: vocab.len(),
+                });
+            }
+        }
+        ends.add_bos &= ends.bos.is_some();
+        ends.add_eos &= ends.eos.is_some();
+        let end_of_generation = end_of_generation(&mut vocab, [ends.eos, ends.eot, ends.eom]);
+        let special = SpecialTokens::new(&vocab, |id| (parts.strip)(id, vocab.token_bytes(id)))?;
         Ok(Self {
             special,
-            encoder,
-            bos,
-            eos,
-            unk,
-            pad,
-            add_bos: parts.add_bos.unwrap_or(add_bos) && bos.is_some(),
-            add_eos: parts.add_eos.unwrap_or(false) && eos.is_some(),
-            add_space_prefix: parts.add_space_prefix.unwrap_or(add_space_prefix),
+            encoder: parts.encoder,
+            ends,
+            space_prefix: parts.space_prefix,
+            unknown: parts.unknown,
             end_of_generation,
             vocab,
         })
@@ -163,22 +235,23 @@ impl Tokenizer {
             });
         }
         let mut ids = Vec::with_capacity(text.len() / 3 + 2);
-        if options.add_special && self.add_bos {
-            ids.extend(self.bos);
+        if options.add_special && self.ends.add_bos {
+            ids.extend(self.ends.bos);
         }
         let mut merger = Merger::default();
-        let mut after_special = true;
-        for fragment in self.special.split(text, options.parse_special) {
+        for (i, fragment) in self
+            .special
+            .split(text, options.parse_special)
+            .into_iter()
+            .enumerate()
+        {
             match fragment {
                 Fragment::Token(id) => ids.push(id),
-                Fragment::Text(text) => {
-                    self.encode_fragment(text, after_special, &mut merger, &mut ids)?;
-                }
+                Fragment::Text(text) => self.encode_text(text, i == 0, &mut merger, &mut ids)?,
             }
-            after_special = matches!(fragment, Fragment::Token(_));
         }
-        if options.add_special && self.add_eos {
-            ids.extend(self.eos);
+        if options.add_special && self.ends.add_eos {
+            ids.extend(self.ends.eos);
         }
         Ok(ids)
     }
@@ -189,15 +262,13 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_prompt(&self, prompt: &str) -> Result<Vec<u32>, TextError> {
-        let mut ids = self.encode(
-            prompt,
-            EncodeOptions {
-                add_special: false,
-                parse_special: true,
-            },
-        )?;
-        if let Some(bos) = self.bos
-            && self.add_bos
+        let options = EncodeOptions {
+            add_special: false,
+            parse_special: true,
+        };
+        let mut ids = self.encode(prompt, options)?;
+        if let Some(bos) = self.ends.bos
+            && self.ends.add_bos
             && ids.first() != Some(&bos)
         {
             ids.insert(0, bos);
@@ -205,42 +276,52 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    fn encode_fragment(
+    /// Encodes text without literal tokens in it. `at_start`: nothing comes before it.
+    fn encode_text(
         &self,
         text: &str,
-        after_special: bool,
+        at_start: bool,
         merger: &mut Merger,
         ids: &mut Vec<u32>,
     ) -> Result<(), TextError> {
+        let (vocab, unknown) = (&self.vocab, self.unknown);
         match &self.encoder {
-            Encoder::ByteBpe { bpe, pre } => {
+            Encoder::ByteBpe { bpe, stages, nfc } => {
                 let normal: String;
-                let text = if pre.nfc && is_nfc_quick(text.chars()) != IsNormalized::Yes {
+                let text = if *nfc && is_nfc_quick(text.chars()) != IsNormalized::Yes {
                     normal = text.nfc().collect();
                     &normal
                 } else {
                     text
                 };
-                split::split(pre.stages, text, &mut |word| {
-                    bpe.encode(&self.vocab, self.unk, word, merger, ids)
+                split::split(stages, text, &mut |word| {
+                    bpe.encode(vocab, unknown, word, merger, ids)
                 })
             }
             Encoder::Spm(spm) => {
-                let text = self.unescape(text, after_special);
-                spm.encode(&self.vocab, self.unk, &text, merger, ids)
+                let text = self.unescape(text, at_start);
+                spm.encode(vocab, unknown, &text, merger, ids)
             }
             Encoder::CharBpe(bpe) => {
-                let text = self.unescape(text, after_special);
-                bpe.encode(&self.vocab, self.unk, &text, merger, ids)
+                let text = self.unescape(text, at_start);
+                bpe.encode(vocab, unknown, &text, merger, ids)
             }
+            Encoder::Foreign(pipeline) => pipeline.encode(text, ids),
         }
     }
 
     /// Text as SentencePiece sees it: a space before it if the model wants one, and U+2581 no
     /// different from a space.
-    fn unescape(&self, text: &str, after_special: bool) -> String {
+    fn unescape(&self, text: &str, at_start: bool) -> String {
+        let starts_with_space = text.starts_with([' ', '\u{2581}']);
+        let add_space = match self.space_prefix {
+            SpacePrefix::Never => false,
+            SpacePrefix::EachText => true,
+            SpacePrefix::EachTextUnlessThere => !starts_with_space,
+            SpacePrefix::StartUnlessThere => at_start && !starts_with_space,
+        };
         let mut out = String::with_capacity(text.len() + 1);
-        if self.add_space_prefix && after_special {
+        if add_space {
             out.push(' ');
         }
         let mut parts = text.split(SPACE_MARK);
@@ -294,7 +375,8 @@ impl Tokenizer {
         if matches!(kind, TokenKind::Control | TokenKind::Unknown) {
             return Ok(if skip_special { &[] } else { bytes });
         }
-        if std::mem::take(at_start) && self.add_space_prefix && kind == TokenKind::Normal {
+        let is_prefixed = self.space_prefix != SpacePrefix::Never && kind == TokenKind::Normal;
+        if std::mem::take(at_start) && is_prefixed {
             return Ok(bytes.strip_prefix(b" ").unwrap_or(bytes));
         }
         Ok(bytes)
@@ -338,45 +420,33 @@ impl Tokenizer {
 
     /// Beginning of text.
     pub fn bos(&self) -> Option<u32> {
-        self.bos
+        self.ends.bos
     }
 
     /// End of text.
     pub fn eos(&self) -> Option<u32> {
-        self.eos
+        self.ends.eos
     }
 
     /// Stands for text that the vocabulary cannot express.
     pub fn unk(&self) -> Option<u32> {
-        self.unk
+        self.unknown.id
     }
 
     /// Padding.
     pub fn pad(&self) -> Option<u32> {
-        self.pad
+        self.ends.pad
     }
 
     /// Whether a prompt starts with [`Tokenizer::bos`].
     pub fn adds_bos(&self) -> bool {
-        self.add_bos
+        self.ends.add_bos
     }
 
     /// Whether a prompt ends with [`Tokenizer::eos`].
     pub fn adds_eos(&self) -> bool {
-        self.add_eos
+        self.ends.add_eos
     }
-}
-
-fn new_vocab(parts: &TokenizerParts, spelling: Spelling) -> Result<Vocab, TextError> {
-    Vocab::new(&parts.tokens, parts.token_types.as_deref(), spelling)
-}
-
-fn merges(parts: &TokenizerParts) -> Result<&StringTable, TextError> {
-    parts.merges.as_ref().ok_or(TextError::BadLength {
-        what: "merges",
-        expected: 1,
-        found: 0,
-    })
 }
 
 /// Texts of tokens that end a turn, a message or a text in the vocabularies of known families.

@@ -1,6 +1,6 @@
 //! SentencePiece vocabularies: the neighbours that form the best-scored token merge first.
 
-use super::merge::{MergeRule, Merger, NONE, Symbol};
+use super::merge::{MergeRule, Merger, NONE, Symbol, Unknown};
 use super::vocab::Vocab;
 use crate::TextError;
 
@@ -40,7 +40,7 @@ impl Spm {
     pub(super) fn encode(
         &self,
         vocab: &Vocab,
-        unk: Option<u32>,
+        unknown: Unknown,
         text: &str,
         merger: &mut Merger,
         ids: &mut Vec<u32>,
@@ -52,7 +52,7 @@ impl Spm {
             merger.push(start, len, id.unwrap_or(NONE));
         }
         merger.run(self, vocab, text.as_bytes());
-        merger.emit(vocab, unk, text.as_bytes(), ids)
+        merger.emit(vocab, unknown, text.as_bytes(), ids)
     }
 }
 

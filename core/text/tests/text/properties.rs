@@ -10,12 +10,15 @@ const WHOLE: DecodeOptions = DecodeOptions {
     whole_text: true,
 };
 
+/// Bytes of UTF-8 that SmolLM2's vocabulary has no token for.
+const LOST: &[u8] = &[4, 6, 0x13, 0x14, 0x16, 0x1d, 0xf1, 0xf2];
+
 /// Text with much white space, digits, marks, joined emoji and the like.
 fn text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         3 => "[ -~]{1,12}",
         1 => "[ \t\r\n\u{a0}\u{3000}]{1,8}",
-        1 => "\\PC{1,8}",
+        1 => "(?s:.){1,8}",
         1 => prop::sample::select(vec![
             "<|im_start|>", "<|im_end|>", "<bos>", "<eos>", "<start_of_turn>", "</s>", "<0x41>",
             "👩\u{200d}👦", "e\u{301}", "١٢٣", "中文", "'LL", "\u{0}", "\u{10ffff}",
@@ -38,7 +41,9 @@ proptest! {
     #[test]
     fn text_survives(text in text()) {
         let [bpe, spm] = tokenizers();
-        prop_assert_eq!(bpe.decode(&plain(bpe, &text), WHOLE), Ok(text.clone()));
+        // Bytes without a token vanish.
+        let known: Vec<u8> = text.bytes().filter(|b| !LOST.contains(b)).collect();
+        prop_assert_eq!(bpe.decode_bytes(&plain(bpe, &text), WHOLE), Ok(known));
         // The mark for a space is no different from a space.
         let spaces = text.replace('\u{2581}', " ");
         prop_assert_eq!(spm.decode(&plain(spm, &text), WHOLE), Ok(spaces));
