@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::hf_model::Model;
 use super::model::SpacePrefix;
-use super::split::{self, Stage};
+use super::split::Stage;
 use super::vocab::{SPACE_MARK, Spelling};
+use super::words;
 
 /// The steps around the model.
 pub(super) struct Steps<'a> {
@@ -70,18 +71,18 @@ impl Steps<'_> {
             match step["type"].as_str()? {
                 "ByteLevel" if !is_true(step, "add_prefix_space", true) => {
                     if is_true(step, "use_regex", true) {
-                        stages.push(split::gpt2());
+                        stages.push(words::GPT2);
                     }
                     byte_level = true;
                 }
                 "Digits" if is_true(step, "individual_digits", false) => {
-                    stages.push(split::each_digit());
+                    stages.push(words::EACH_DIGIT);
                 }
                 // Without spaces left in the text there is nothing to cut at.
                 "Split" if step["pattern"]["String"] == " " && marks_spaces => {}
                 "Split" => {
                     let expression = step["pattern"]["Regex"].as_str()?;
-                    let stage = split::by_expression(expression)?;
+                    let stage = words::by_expression(expression)?;
                     let covers_all = matches!(stage, Stage::Words(_));
                     match (step["behavior"].as_str()?, is_true(step, "invert", false)) {
                         ("Isolated", _) => {}

@@ -1,7 +1,8 @@
 //! Tokenizers: text to token ids and back.
 //!
 //! `parts` is what a model file tells; `vocab` holds the tokens; `special` finds the tokens
-//! that are matched before anything else; `split` cuts text into words; `merge` is the one
+//! that are matched before anything else; `split` cuts text into words
+//! by the rules in `words`; `merge` is the one
 //! merge loop, driven by `bpe` (ranked merges) or `spm` (scores); `model` joins them; `stream`
 //! decodes token by token. `hf`, `hf_model` and `hf_steps` read `tokenizer.json`, with `foreign`
 //! for what only the `tokenizers` crate can do.
@@ -22,6 +23,7 @@ mod stream;
 mod strings;
 mod unicode;
 mod vocab;
+mod words;
 
 pub use hf::chat_template_of_config;
 pub use model::{DecodeOptions, EncodeOptions, Tokenizer};

@@ -12,6 +12,7 @@ use super::special::{Fragment, SpecialTokens, Strip};
 use super::split::{self, Stage};
 use super::spm::Spm;
 use super::vocab::{SPACE_MARK, Spelling, TokenKind, Vocab};
+use super::words;
 use crate::TextError;
 
 /// Longest text that is tokenized at once, in bytes: positions fit 32 bits.
@@ -136,9 +137,9 @@ impl Tokenizer {
         let (encoder, add_bos) = match parts.model.as_str() {
             "gpt2" => {
                 let name = parts.pre.as_deref().unwrap_or("default");
-                let pre = split::by_name(name).ok_or_else(|| TextError::UnknownPreTokenizer {
+                let pre = words::by_name(name).ok_or_else(|| TextError::UnknownPreTokenizer {
                     pre: name.into(),
-                    known: split::names().collect::<Vec<_>>().join(", "),
+                    known: words::names().collect::<Vec<_>>().join(", "),
                 })?;
                 let encoder = Encoder::ByteBpe {
                     bpe: bpe(pre.ignore_merges)?,
