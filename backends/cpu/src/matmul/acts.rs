@@ -22,6 +22,8 @@ pub(crate) struct ActBlock {
     pub(crate) scaled_half_sums: [f32; 2],
     /// `-128` times the sum of all codes.
     pub(crate) bias_sum: i32,
+    /// `-8` times the sum of all codes.
+    pub(crate) bias_sum_8: i32,
     /// `-128` times the sum of codes 0..16 and of 16..32.
     pub(crate) bias_half_sums: [i32; 2],
 }
@@ -79,7 +81,7 @@ pub(crate) unsafe fn quantize(args: &QuantizeArgs) {
 
 #[inline(always)]
 fn quantize_block(x: &[f32; BLOCK_COLS]) -> ActBlock {
-    // Eight running maxima, so that compilers use vectors.
+    // Sixteen running maxima, so that compilers use vectors.
     let (mut largest, mut poison) = ([0f32; 16], [0f32; 16]);
     for half in x.as_chunks::<16>().0 {
         for i in 0..16 {
@@ -133,6 +135,7 @@ fn quantize_block(x: &[f32; BLOCK_COLS]) -> ActBlock {
         scaled_sum: scale * sum as f32,
         scaled_half_sums: sums.map(|s| scale * s as f32),
         bias_sum: -128 * sum,
+        bias_sum_8: -8 * sum,
         bias_half_sums: sums.map(|s| -128 * s),
     }
 }
@@ -158,6 +161,7 @@ mod tests {
             }
             let sum: i32 = block.codes.iter().map(|&c| i32::from(c)).sum();
             prop_assert_eq!(block.bias_sum, -128 * sum);
+            prop_assert_eq!(block.bias_sum_8, -8 * sum);
             prop_assert_eq!(block.bias_half_sums[0] + block.bias_half_sums[1], -128 * sum);
             prop_assert_eq!(block.scaled_sum, block.scale * sum as f32);
         }

@@ -60,52 +60,76 @@ pub(crate) unsafe fn multiply<S: Simd, F: BlockFormat>(args: &BlockArgs) {
     }
 }
 
-/// What a sum of code products starts from: minus the bias times the sum of activations.
+/// What every group needs of an activation block.
+#[derive(Clone, Copy)]
+struct Act<S: Simd> {
+    codes: *const i8,
+    scale: S::F,
+    /// Where sums of products start: minus the bias times the sum of columns 0..16 and 16..32, or of all
+    /// columns.
+    start: [S::I; 2],
+    /// Factors of the minima, likewise.
+    sums: [S::F; 2],
+}
+
 #[inline(always)]
-unsafe fn bias<S: Simd, F: BlockFormat>(bias_sum: i32) -> S::I {
-    // `bias_sum` is for a bias of 2^7.
-    match F::BIAS_LOG2 {
-        Some(7) if !S::WIDE_KEEPS_BIAS => S::splat_i32(0),
-        Some(7) => S::splat_i32(bias_sum),
-        Some(5) => S::sra::<2>(S::splat_i32(bias_sum)),
-        Some(4) => S::sra::<3>(S::splat_i32(bias_sum)),
-        Some(3) => S::sra::<4>(S::splat_i32(bias_sum)),
-        Some(2) => S::sra::<5>(S::splat_i32(bias_sum)),
-        Some(_) => unreachable!(),
-        None => S::splat_i32(0),
+unsafe fn load_act<S: Simd, F: BlockFormat>(act: *const ActBlock) -> Act<S> {
+    let zero = S::splat_i32(0);
+    let (start, sums) = if F::HALVES {
+        let [low, high] = (*act).bias_half_sums;
+        let [low_sum, high_sum] = (*act).scaled_half_sums;
+        // These are for a bias of 2^7.
+        let start = match F::BIAS_LOG2 {
+            Some(5) => [
+                S::sra::<2>(S::splat_i32(low)),
+                S::sra::<2>(S::splat_i32(high)),
+            ],
+            Some(2) => [
+                S::sra::<5>(S::splat_i32(low)),
+                S::sra::<5>(S::splat_i32(high)),
+            ],
+            Some(_) => unreachable!(),
+            None => [zero; 2],
+        };
+        (start, [S::splat(low_sum), S::splat(high_sum)])
+    } else {
+        let start = match F::BIAS_LOG2 {
+            Some(7) if !S::WIDE_KEEPS_BIAS => zero,
+            Some(7) => S::splat_i32((*act).bias_sum),
+            Some(4) => S::sra::<3>(S::splat_i32((*act).bias_sum)),
+            Some(3) => S::splat_i32((*act).bias_sum_8),
+            Some(_) => unreachable!(),
+            None => zero,
+        };
+        ([start; 2], [S::splat((*act).scaled_sum); 2])
+    };
+    Act {
+        codes: (&raw const (*act).codes).cast(),
+        scale: S::splat((*act).scale),
+        start,
+        sums,
     }
 }
 
 /// Adds the products of one k block with one activation block.
 #[inline(always)]
-unsafe fn add_block<S: Simd, F: BlockFormat>(
-    sum: S::F,
-    block: &Block<S>,
-    act: *const ActBlock,
-) -> S::F {
-    let scale = S::splat((*act).scale);
-    let codes = (&raw const (*act).codes).cast::<i8>();
+unsafe fn add_block<S: Simd, F: BlockFormat>(sum: S::F, block: &Block<S>, act: &Act<S>) -> S::F {
     let mut sum = sum;
     if F::HALVES {
         let [a, b, c, d, e, f, g, h] = block.codes;
-        let start = bias::<S, F>((*act).bias_half_sums[0]);
-        let low = S::dot::<4>(start, [a, b, c, d], codes, F::MAX);
-        let start = bias::<S, F>((*act).bias_half_sums[1]);
-        let high = S::dot::<4>(start, [e, f, g, h], codes.add(16), F::MAX);
-        sum = S::fma(S::to_f32(low), S::mul(block.scale[0], scale), sum);
-        sum = S::fma(S::to_f32(high), S::mul(block.scale[1], scale), sum);
-        if F::HAS_MIN {
-            let act_sums = (*act).scaled_half_sums;
-            sum = S::fma(block.min[0], S::splat(act_sums[0]), sum);
-            sum = S::fma(block.min[1], S::splat(act_sums[1]), sum);
-        }
+        let low = S::dot::<4>(act.start[0], [a, b, c, d], act.codes, F::MAX);
+        let high = S::dot::<4>(act.start[1], [e, f, g, h], act.codes.add(16), F::MAX);
+        sum = S::fma(S::to_f32(low), S::mul(block.scale[0], act.scale), sum);
+        sum = S::fma(S::to_f32(high), S::mul(block.scale[1], act.scale), sum);
     } else {
-        let start = bias::<S, F>((*act).bias_sum);
-        let dot = S::dot::<8>(start, block.codes, codes, F::MAX);
-        sum = S::fma(S::to_f32(dot), S::mul(block.scale[0], scale), sum);
-        if F::HAS_MIN {
-            sum = S::fma(block.min[0], S::splat((*act).scaled_sum), sum);
-        }
+        let dot = S::dot::<8>(act.start[0], block.codes, act.codes, F::MAX);
+        sum = S::fma(S::to_f32(dot), S::mul(block.scale[0], act.scale), sum);
+    }
+    if F::HAS_MIN {
+        sum = S::fma(block.min[0], act.sums[0], sum);
+    }
+    if F::HAS_MIN && F::HALVES {
+        sum = S::fma(block.min[1], act.sums[1], sum);
     }
     sum
 }
@@ -136,9 +160,10 @@ unsafe fn one_row<S: Simd, F: BlockFormat>(args: &BlockArgs, group: usize) {
                 S::prefetch(codes.wrapping_add(PREFETCH + line));
                 line += 64;
             }
+            let loaded = load_act::<S, F>(act);
             for part in 0..parts {
                 let block = F::block::<S>(codes, scales, index, part * S::ROWS, &headers[part]);
-                sums[part] = add_block::<S, F>(sums[part], &block, act);
+                sums[part] = add_block::<S, F>(sums[part], &block, &loaded);
             }
             codes = codes.add(geometry.code_bytes);
             act = act.add(1);
@@ -179,9 +204,10 @@ unsafe fn many_rows<S: Simd, F: BlockFormat, const G: usize>(args: &BlockArgs, g
                 }
                 let mut sum_at = sums.add(lane);
                 for _ in 0..args.rows {
+                    let act = load_act::<S, F>(acts);
                     for g in 0..G {
                         let at = sum_at.add(g * args.rows * GROUP_ROWS);
-                        let sum = add_block::<S, F>(S::load_f32(at), &blocks[g], acts);
+                        let sum = add_block::<S, F>(S::load_f32(at), &blocks[g], &act);
                         S::store_f32(at, sum);
                     }
                     sum_at = sum_at.add(GROUP_ROWS);

@@ -64,8 +64,9 @@ pub(crate) struct FloatArgs {
 /// How far ahead weights are asked for, in bytes.
 const PREFETCH: usize = 1024;
 
-/// Columns that stay in registers while the rows pass.
+/// Columns that stay in registers while the rows pass: as many as leave room for the sums.
 const COLS: usize = 8;
+const COLS_OF_32_REGISTERS: usize = 16;
 
 trait Element {
     const BYTES: usize;
@@ -183,6 +184,13 @@ unsafe fn many_rows<S: Simd, E: Element>(args: &FloatArgs, group: usize) {
     let sums = args.sums.add(group * args.rows * GROUP_ROWS);
     for lane in (0..GROUP_ROWS).step_by(S::ROWS) {
         let mut col = 0;
+        if S::MANY_GROUPS == 2 {
+            while col + COLS_OF_32_REGISTERS <= args.k {
+                let sums = sums.add(lane);
+                some_columns::<S, E, COLS_OF_32_REGISTERS>(args, weights, sums, lane, col);
+                col += COLS_OF_32_REGISTERS;
+            }
+        }
         while col + COLS <= args.k {
             some_columns::<S, E, COLS>(args, weights, sums.add(lane), lane, col);
             col += COLS;

@@ -5,6 +5,9 @@
 //! quantised weights need no more. Float weights are meant to be exact: they and their activations are
 //! split into two bfloat16 numbers each, of which three of the four products are taken.
 
+// Only some architectures have tiles.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod amx;
 mod run;
