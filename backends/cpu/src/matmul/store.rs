@@ -43,40 +43,47 @@ pub(crate) struct StoreArgs {
     pub(crate) residual_stride: usize,
 }
 
-/// Stores every output.
+/// Stores every output, row by row.
 #[inline(always)]
 pub(crate) unsafe fn store<S: Simd>(args: &StoreArgs) {
-    let mut group = 0;
-    while group * GROUP_ROWS < args.cols {
-        let col = group * GROUP_ROWS;
-        let cols = (args.cols - col).min(GROUP_ROWS);
-        let bias = padded(args.bias, col, cols);
-        let more_bias = padded(args.more_bias, col, cols);
-        for row in 0..args.rows {
-            let at = (group * args.sum_rows + row) * GROUP_ROWS;
-            let out = args.out.add(row * args.out_stride + col);
-            let residual = args.residual.wrapping_add(row * args.residual_stride + col);
-            if cols == GROUP_ROWS {
-                finish::<S>(args, at, residual, &bias, &more_bias, out);
-            } else {
-                // A group whose last rows do not exist.
-                let mut outputs = [0.0; GROUP_ROWS];
-                let residual = match args.epilogue {
-                    Epilogue::Residual { .. } => padded(residual, 0, cols),
-                    _ => [0.0; GROUP_ROWS],
-                };
-                finish::<S>(
-                    args,
-                    at,
-                    residual.as_ptr(),
-                    &bias,
-                    &more_bias,
-                    outputs.as_mut_ptr(),
-                );
-                out.copy_from_nonoverlapping(outputs.as_ptr(), cols);
-            }
+    let whole_groups = args.cols / GROUP_ROWS;
+    for row in 0..args.rows {
+        let out = args.out.wrapping_add(row * args.out_stride);
+        let residual = args.residual.wrapping_add(row * args.residual_stride);
+        for group in 0..whole_groups {
+            let col = group * GROUP_ROWS;
+            let at = |p: *const f32| if p.is_null() { p } else { p.add(col) };
+            finish::<S>(
+                args,
+                (group * args.sum_rows + row) * GROUP_ROWS,
+                residual.wrapping_add(col),
+                at(args.bias),
+                at(args.more_bias),
+                out.add(col),
+            );
         }
-        group += 1;
+        // A group whose last rows do not exist.
+        let col = whole_groups * GROUP_ROWS;
+        let cols = args.cols - col;
+        if cols > 0 {
+            let bias = padded(args.bias, col, cols);
+            let more_bias = padded(args.more_bias, col, cols);
+            let residual = match args.epilogue {
+                Epilogue::Residual { .. } => padded(residual, col, cols),
+                _ => [0.0; GROUP_ROWS],
+            };
+            let mut outputs = [0.0; GROUP_ROWS];
+            finish::<S>(
+                args,
+                (whole_groups * args.sum_rows + row) * GROUP_ROWS,
+                residual.as_ptr(),
+                bias.as_ptr(),
+                more_bias.as_ptr(),
+                outputs.as_mut_ptr(),
+            );
+            out.add(col)
+                .copy_from_nonoverlapping(outputs.as_ptr(), cols);
+        }
     }
 }
 
@@ -90,30 +97,36 @@ unsafe fn padded(p: *const f32, at: usize, cols: usize) -> [f32; GROUP_ROWS] {
     out
 }
 
+/// `sums + bias`, where there is one.
+#[inline(always)]
+unsafe fn biased<S: Simd>(sums: *const f32, bias: *const f32, lane: usize) -> S::F {
+    let sum = S::load_f32(sums.add(lane));
+    if bias.is_null() {
+        sum
+    } else {
+        S::add(sum, S::load_f32(bias.add(lane)))
+    }
+}
+
+/// Stores one row of one group; `at` is the place of its sums.
 #[inline(always)]
 unsafe fn finish<S: Simd>(
     args: &StoreArgs,
     at: usize,
     residual: *const f32,
-    bias: &[f32; GROUP_ROWS],
-    more_bias: &[f32; GROUP_ROWS],
+    bias: *const f32,
+    more_bias: *const f32,
     out: *mut f32,
 ) {
     for lane in (0..GROUP_ROWS).step_by(S::ROWS) {
-        let product = S::add(
-            S::load_f32(args.sums.add(at + lane)),
-            S::load_f32(bias.as_ptr().add(lane)),
-        );
+        let product = biased::<S>(args.sums.add(at), bias, lane);
         let value = match args.epilogue {
             Epilogue::Store => product,
             Epilogue::Residual { scale } => {
                 S::fma(product, S::splat(scale), S::load_f32(residual.add(lane)))
             }
             Epilogue::Gated(activation) => {
-                let up = S::add(
-                    S::load_f32(args.more_sums.add(at + lane)),
-                    S::load_f32(more_bias.as_ptr().add(lane)),
-                );
+                let up = biased::<S>(args.more_sums.add(at), more_bias, lane);
                 S::mul(activate::<S>(activation, product), up)
             }
         };

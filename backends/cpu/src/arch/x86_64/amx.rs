@@ -113,10 +113,10 @@ pub(crate) unsafe fn release() {
     unsafe { asm!("tilerelease", options(nostack, nomem, preserves_flags)) }
 }
 
-/// `c += a b` for two by two tiles: `a` holds `[k_tiles]` tiles of 16 rows, the next 16 rows
+/// `c = a b`, or `c += a b` with `add`, for two by two tiles: `a` holds `[k_tiles]` tiles of 16 rows, the next 16 rows
 /// `a_stride` bytes on; `b` holds `[k_tiles]` tiles of 16 columns, the next 16 columns `b_stride` bytes
 /// on; `c` holds 16 rows of 16 floats, the next 16 rows right after, the next 16 columns `c_stride` bytes
-/// on.
+/// on. `a` is kept in the first-level cache for the next call, `b` is not.
 ///
 /// # Safety
 /// The tiles are [configured](configure), `k_tiles > 0`, and all of that is readable; `c` is writable.
@@ -129,19 +129,26 @@ pub(crate) unsafe fn multiply_two(
     c: *mut f32,
     c_stride: usize,
     k_tiles: usize,
+    add: bool,
 ) {
     let c = c.cast::<u8>();
     // SAFETY: as the caller promises; every tile register that is written is declared.
     unsafe {
         asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "test {add}, {add}",
+            "jz 2f",
             "tileloadd tmm0, [{c00} + {s}]",
             "tileloadd tmm1, [{c01} + {s}]",
             "tileloadd tmm2, [{c00} + {s} + 1024]",
             "tileloadd tmm3, [{c01} + {s} + 1024]",
             "2:",
             "tileloadd tmm4, [{a0} + {s}]",
-            "tileloadd tmm6, [{b0} + {s}]",
-            "tileloadd tmm7, [{b1} + {s}]",
+            "tileloaddt1 tmm6, [{b0} + {s}]",
+            "tileloaddt1 tmm7, [{b1} + {s}]",
             "tdpbf16ps tmm0, tmm4, tmm6",
             "tileloadd tmm5, [{a1} + {s}]",
             "tdpbf16ps tmm1, tmm4, tmm7",
@@ -163,6 +170,7 @@ pub(crate) unsafe fn multiply_two(
             b1 = inout(reg) b.wrapping_add(b_stride) => _,
             c00 = in(reg) c,
             c01 = in(reg) c.wrapping_add(c_stride),
+            add = in(reg) u64::from(add),
             n = inout(reg) k_tiles => _,
             s = in(reg) 64usize,
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
@@ -184,17 +192,22 @@ pub(crate) unsafe fn multiply_one(
     c: *mut f32,
     c_stride: usize,
     k_tiles: usize,
+    add: bool,
 ) {
     let c = c.cast::<u8>();
     // SAFETY: as the caller promises; every tile register that is written is declared.
     unsafe {
         asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "test {add}, {add}",
+            "jz 2f",
             "tileloadd tmm0, [{c0} + {s}]",
             "tileloadd tmm1, [{c1} + {s}]",
             "2:",
             "tileloadd tmm4, [{a} + {s}]",
-            "tileloadd tmm6, [{b0} + {s}]",
-            "tileloadd tmm7, [{b1} + {s}]",
+            "tileloaddt1 tmm6, [{b0} + {s}]",
+            "tileloaddt1 tmm7, [{b1} + {s}]",
             "tdpbf16ps tmm0, tmm4, tmm6",
             "tdpbf16ps tmm1, tmm4, tmm7",
             "add {a}, 1024",
@@ -209,6 +222,7 @@ pub(crate) unsafe fn multiply_one(
             b1 = inout(reg) b.wrapping_add(b_stride) => _,
             c0 = in(reg) c,
             c1 = in(reg) c.wrapping_add(c_stride),
+            add = in(reg) u64::from(add),
             n = inout(reg) k_tiles => _,
             s = in(reg) 64usize,
             out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,

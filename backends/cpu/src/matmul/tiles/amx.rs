@@ -204,9 +204,18 @@ unsafe fn multiply(args: &TileArgs) {
                     c,
                     args.c_stride,
                     args.k_tiles,
+                    args.add,
                 );
             } else {
-                amx::multiply_one(a, b, args.b_stride, c, args.c_stride, args.k_tiles);
+                amx::multiply_one(
+                    a,
+                    b,
+                    args.b_stride,
+                    c,
+                    args.c_stride,
+                    args.k_tiles,
+                    args.add,
+                );
             }
         }
         row_tile += 2;

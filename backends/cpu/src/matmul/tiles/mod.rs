@@ -24,12 +24,13 @@ pub(crate) const ROW_TILE: usize = 16;
 /// Columns of a tile of activations.
 pub(crate) const K_TILE: usize = 32;
 
+const _: () = assert!(K_TILES_AT_ONCE.is_multiple_of(8));
 const _: () = assert!(ROW_TILE == super::PREPARE_ROWS);
 
-/// Column tiles that are decoded at once.
-const K_TILES_AT_ONCE: usize = 64;
+/// Most column tiles that are decoded at once: those of two tiles of rows fit the first-level cache.
+const K_TILES_AT_ONCE: usize = 24;
 /// Groups that are decoded at once; even, because the kernel takes pairs.
-const GROUPS_AT_ONCE: usize = 4;
+const GROUPS_AT_ONCE: usize = 8;
 /// Bytes of activations that a chunk goes through again and again: they should stay in the
 /// second-level cache.
 const ACT_BYTES_AT_ONCE: usize = 768 << 10;
@@ -122,7 +123,7 @@ pub(crate) struct FloatTileArgs {
     pub(crate) plane_bytes: usize,
 }
 
-/// `c += a b`.
+/// `c = a b`, or `c += a b`.
 ///
 /// # Safety
 /// `a` holds `[row_tiles][k_tiles]` tiles (`a_stride` bytes from one row of tiles to the next), `b`
@@ -148,6 +149,8 @@ pub(crate) struct TileArgs {
     pub(crate) c_stride: usize,
     /// Tiles of columns.
     pub(crate) k_tiles: usize,
+    /// Whether to add to what `c` holds.
+    pub(crate) add: bool,
 }
 
 /// How a product is cut for tiles.
@@ -156,6 +159,8 @@ pub(crate) struct TilePlan {
     pub(super) kernels: &'static TileKernels,
     rows: usize,
     k_tiles: usize,
+    /// Column tiles that are decoded at once, whole super-blocks.
+    k_step: usize,
     /// 2 when some weight is exact floats.
     act_planes: usize,
     weight_planes: usize,
@@ -188,12 +193,15 @@ impl TilePlan {
         let chunk_rows = rows.div_ceil(row_chunks).next_multiple_of(2 * ROW_TILE);
         // Enough chunks that no thread waits long for another at the end.
         let wanted = n_groups * row_chunks / (threads.max(1) * 6);
-        let chunk_groups = wanted.clamp(2, 4 * GROUPS_AT_ONCE).next_multiple_of(2);
+        let chunk_groups = wanted.clamp(2, 2 * GROUPS_AT_ONCE).next_multiple_of(2);
         let decodes = weights.iter().any(|w| layout(w.format()) == Layout::Rows);
         Self {
             kernels,
             rows,
             k_tiles,
+            k_step: k_tiles
+                .div_ceil(k_tiles.div_ceil(K_TILES_AT_ONCE))
+                .next_multiple_of(8),
             act_planes,
             weight_planes,
             chunk_rows,
@@ -240,7 +248,7 @@ impl TilePlan {
 
     /// Bytes of decoded tiles of one group and plane.
     fn group_tile_bytes(&self) -> usize {
-        self.k_tiles.min(K_TILES_AT_ONCE) * TILE_BYTES
+        self.k_tiles.min(self.k_step) * TILE_BYTES
     }
 
     fn weight_tile_bytes(&self) -> usize {

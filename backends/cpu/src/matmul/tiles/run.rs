@@ -1,8 +1,8 @@
 //! Running the chunks of a product on tiles.
 
 use super::{
-    ActTileArgs, BlockTileArgs, FloatTileArgs, GROUPS_AT_ONCE, K_TILE, K_TILES_AT_ONCE, ROW_TILE,
-    TILE_BYTES, TileArgs, TilePlan,
+    ActTileArgs, BlockTileArgs, FloatTileArgs, GROUPS_AT_ONCE, K_TILE, ROW_TILE, TILE_BYTES,
+    TileArgs, TilePlan,
 };
 use crate::matmul::floats::FloatKind;
 use crate::matmul::plan::MatMul;
@@ -86,8 +86,6 @@ impl TilePlan {
     ) {
         let row_tiles = rows.div_ceil(ROW_TILE);
         let sum_stride = row_tiles * ROW_TILE * GROUP_ROWS;
-        // SAFETY: the plan reserves sums for an even number of groups of the longest chunk.
-        unsafe { sums.write_bytes(0, part.n_groups * sum_stride) };
         let exact = matches!(layout(weight.format()), Layout::Floats { .. });
         let weight_planes = if exact && weight.format() != WeightFormat::BF16 {
             2
@@ -95,8 +93,8 @@ impl TilePlan {
             1
         };
         let act_planes = if exact { 2 } else { 1 };
-        for first in (0..self.k_tiles).step_by(K_TILES_AT_ONCE) {
-            let count = (self.k_tiles - first).min(K_TILES_AT_ONCE);
+        for first in (0..self.k_tiles).step_by(self.k_step) {
+            let count = (self.k_tiles - first).min(self.k_step);
             for g in 0..part.n_groups {
                 let out = memory.tiles.wrapping_add(g * self.group_tile_bytes());
                 // SAFETY: tiles for every group and plane are reserved.
@@ -132,6 +130,7 @@ impl TilePlan {
                     c: sums,
                     c_stride: sum_stride * size_of::<f32>(),
                     k_tiles: count,
+                    add: (first, act_plane, weight_plane) != (0, 0, 0),
                 };
                 // SAFETY: the plan exists, so the machine has tiles; an odd number of groups is below the
                 // even number that is reserved.
