@@ -14,6 +14,7 @@ impl Simd for Scalar {
     const ROWS: usize = 4;
     const WIDE_KEEPS_BIAS: bool = true;
     const MANY_GROUPS: usize = 1;
+    const MANY_ROWS: usize = 1;
 
     type I = [u32; 4];
     type F = [f32; 4];

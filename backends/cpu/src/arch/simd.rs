@@ -13,8 +13,11 @@ pub(crate) trait Simd: Copy {
     /// Whether [`dot`](Self::dot) of codes above 127 multiplies the codes themselves. If not, it
     /// multiplies `code - 128` and needs no correction.
     const WIDE_KEEPS_BIAS: bool;
-    /// Row groups that share a load of activations when there are many rows.
+    /// Row groups that share a load of activations when there are many rows: 1 or 2.
     const MANY_GROUPS: usize;
+    /// Rows of activations whose sums are taken side by side, to hide the latency of a dot product:
+    /// 1 or 4.
+    const MANY_ROWS: usize;
 
     /// Integers.
     type I: Copy;
@@ -49,6 +52,24 @@ pub(crate) trait Simd: Copy {
         x: *const i8,
         max: u32,
     ) -> Self::I;
+    /// [`dot`](Self::dot) of `R` rows, whose activations are `stride` bytes apart, with `G` groups.
+    #[inline(always)]
+    unsafe fn dots<const R: usize, const G: usize, const N: usize>(
+        acc: [[Self::I; G]; R],
+        codes: [[Self::I; N]; G],
+        x: *const i8,
+        stride: usize,
+        max: u32,
+    ) -> [[Self::I; G]; R] {
+        let mut acc = acc;
+        for r in 0..R {
+            for g in 0..G {
+                // SAFETY: as the caller promises.
+                acc[r][g] = unsafe { Self::dot::<N>(acc[r][g], codes[g], x.add(r * stride), max) };
+            }
+        }
+        acc
+    }
     /// `i32` to `f32`.
     unsafe fn to_f32(a: Self::I) -> Self::F;
     /// `f32` to the nearest `i32`, ties to even. Values fit.

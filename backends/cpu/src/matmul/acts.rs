@@ -81,40 +81,17 @@ pub(crate) unsafe fn quantize(args: &QuantizeArgs) {
 
 #[inline(always)]
 fn quantize_block(x: &[f32; BLOCK_COLS]) -> ActBlock {
-    // Sixteen running maxima, so that compilers use vectors.
-    let (mut largest, mut poison) = ([0f32; 16], [0f32; 16]);
-    for half in x.as_chunks::<16>().0 {
-        for i in 0..16 {
-            let magnitude = half[i].abs();
-            largest[i] = if magnitude > largest[i] {
-                magnitude
-            } else {
-                largest[i]
-            };
-            poison[i] += half[i] * 0.0;
-        }
-    }
-    let mut width = 8;
-    while width > 0 {
-        for i in 0..width {
-            largest[i] = if largest[i + width] > largest[i] {
-                largest[i + width]
-            } else {
-                largest[i]
-            };
-            poison[i] += poison[i + width];
-        }
-        width /= 2;
-    }
-    let scale = largest[0] / 127.0 + poison[0];
-    let inverse = if largest[0] > 0.0 {
-        127.0 / largest[0]
+    // Magnitudes are ordered as their bits are, infinity and NaN last.
+    let bits = x.iter().fold(0, |most, v| most.max(v.abs().to_bits()));
+    let largest = f32::from_bits(bits);
+    let scale = if bits < f32::INFINITY.to_bits() {
+        largest / 127.0
     } else {
-        0.0
+        f32::NAN
     };
-    // A block of tiny numbers has an infinite inverse: its values are zero to every purpose.
-    let inverse = if inverse < f32::INFINITY {
-        inverse
+    // A block of tiny numbers would have an infinite inverse: its values are zero to every purpose.
+    let inverse = if (1e-36..f32::INFINITY).contains(&largest) {
+        127.0 / largest
     } else {
         0.0
     };

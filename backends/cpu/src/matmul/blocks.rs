@@ -60,78 +60,89 @@ pub(crate) unsafe fn multiply<S: Simd, F: BlockFormat>(args: &BlockArgs) {
     }
 }
 
-/// What every group needs of an activation block.
-#[derive(Clone, Copy)]
-struct Act<S: Simd> {
-    codes: *const i8,
-    scale: S::F,
-    /// Where sums of products start: minus the bias times the sum of columns 0..16 and 16..32, or of all
-    /// columns.
-    start: [S::I; 2],
-    /// Factors of the minima, likewise.
-    sums: [S::F; 2],
-}
-
+/// Where sums of products start: minus the bias times the sum of activations, of columns 0..16 and
+/// 16..32 or of all columns.
 #[inline(always)]
-unsafe fn load_act<S: Simd, F: BlockFormat>(act: *const ActBlock) -> Act<S> {
+unsafe fn starts<S: Simd, F: BlockFormat>(act: *const ActBlock) -> [S::I; 2] {
     let zero = S::splat_i32(0);
-    let (start, sums) = if F::HALVES {
-        let [low, high] = (*act).bias_half_sums;
-        let [low_sum, high_sum] = (*act).scaled_half_sums;
+    if F::HALVES {
         // These are for a bias of 2^7.
-        let start = match F::BIAS_LOG2 {
-            Some(5) => [
-                S::sra::<2>(S::splat_i32(low)),
-                S::sra::<2>(S::splat_i32(high)),
-            ],
-            Some(2) => [
-                S::sra::<5>(S::splat_i32(low)),
-                S::sra::<5>(S::splat_i32(high)),
-            ],
+        let [low, high] = [
+            S::splat_i32((*act).bias_half_sums[0]),
+            S::splat_i32((*act).bias_half_sums[1]),
+        ];
+        return match F::BIAS_LOG2 {
+            Some(5) => [S::sra::<2>(low), S::sra::<2>(high)],
+            Some(2) => [S::sra::<5>(low), S::sra::<5>(high)],
             Some(_) => unreachable!(),
             None => [zero; 2],
         };
-        (start, [S::splat(low_sum), S::splat(high_sum)])
-    } else {
-        let start = match F::BIAS_LOG2 {
-            Some(7) if !S::WIDE_KEEPS_BIAS => zero,
-            Some(7) => S::splat_i32((*act).bias_sum),
-            Some(4) => S::sra::<3>(S::splat_i32((*act).bias_sum)),
-            Some(3) => S::splat_i32((*act).bias_sum_8),
-            Some(_) => unreachable!(),
-            None => zero,
-        };
-        ([start; 2], [S::splat((*act).scaled_sum); 2])
-    };
-    Act {
-        codes: (&raw const (*act).codes).cast(),
-        scale: S::splat((*act).scale),
-        start,
-        sums,
     }
+    let start = match F::BIAS_LOG2 {
+        Some(7) if !S::WIDE_KEEPS_BIAS => zero,
+        Some(7) => S::splat_i32((*act).bias_sum),
+        Some(4) => S::sra::<3>(S::splat_i32((*act).bias_sum)),
+        Some(3) => S::splat_i32((*act).bias_sum_8),
+        Some(_) => unreachable!(),
+        None => zero,
+    };
+    [start; 2]
 }
 
-/// Adds the products of one k block with one activation block.
+/// Adds the products of one k block of `G` groups with the activation blocks of `R` rows.
 #[inline(always)]
-unsafe fn add_block<S: Simd, F: BlockFormat>(sum: S::F, block: &Block<S>, act: &Act<S>) -> S::F {
-    let mut sum = sum;
+unsafe fn add_blocks<S: Simd, F: BlockFormat, const R: usize, const G: usize>(
+    sums: &mut [[S::F; G]; R],
+    blocks: &[Block<S>; G],
+    acts: *const ActBlock,
+) {
+    let zero = S::splat_i32(0);
+    let codes = (&raw const (*acts).codes).cast::<i8>();
+    let stride = size_of::<ActBlock>();
+    let mut low = [[zero; G]; R];
+    let mut high = [[zero; G]; R];
+    for r in 0..R {
+        let [start_low, start_high] = starts::<S, F>(acts.add(r));
+        low[r] = [start_low; G];
+        high[r] = [start_high; G];
+    }
     if F::HALVES {
-        let [a, b, c, d, e, f, g, h] = block.codes;
-        let low = S::dot::<4>(act.start[0], [a, b, c, d], act.codes, F::MAX);
-        let high = S::dot::<4>(act.start[1], [e, f, g, h], act.codes.add(16), F::MAX);
-        sum = S::fma(S::to_f32(low), S::mul(block.scale[0], act.scale), sum);
-        sum = S::fma(S::to_f32(high), S::mul(block.scale[1], act.scale), sum);
+        let mut low_codes = [[zero; 4]; G];
+        let mut high_codes = [[zero; 4]; G];
+        for g in 0..G {
+            let [a, b, c, d, e, f, g_, h] = blocks[g].codes;
+            low_codes[g] = [a, b, c, d];
+            high_codes[g] = [e, f, g_, h];
+        }
+        low = S::dots::<R, G, 4>(low, low_codes, codes, stride, F::MAX);
+        high = S::dots::<R, G, 4>(high, high_codes, codes.add(16), stride, F::MAX);
     } else {
-        let dot = S::dot::<8>(act.start[0], block.codes, act.codes, F::MAX);
-        sum = S::fma(S::to_f32(dot), S::mul(block.scale[0], act.scale), sum);
+        let mut all = [blocks[0].codes; G];
+        for g in 1..G {
+            all[g] = blocks[g].codes;
+        }
+        low = S::dots::<R, G, 8>(low, all, codes, stride, F::MAX);
     }
-    if F::HAS_MIN {
-        sum = S::fma(block.min[0], act.sums[0], sum);
+    for r in 0..R {
+        let act = acts.add(r);
+        let scale = S::splat((*act).scale);
+        for g in 0..G {
+            let block = &blocks[g];
+            let mut sum = sums[r][g];
+            sum = S::fma(S::to_f32(low[r][g]), S::mul(block.scale[0], scale), sum);
+            if F::HALVES {
+                sum = S::fma(S::to_f32(high[r][g]), S::mul(block.scale[1], scale), sum);
+            }
+            if F::HAS_MIN && F::HALVES {
+                let act_sums = (*act).scaled_half_sums;
+                sum = S::fma(block.min[0], S::splat(act_sums[0]), sum);
+                sum = S::fma(block.min[1], S::splat(act_sums[1]), sum);
+            } else if F::HAS_MIN {
+                sum = S::fma(block.min[0], S::splat((*act).scaled_sum), sum);
+            }
+            sums[r][g] = sum;
+        }
     }
-    if F::HAS_MIN && F::HALVES {
-        sum = S::fma(block.min[1], act.sums[1], sum);
-    }
-    sum
 }
 
 /// One row: its sums stay in registers.
@@ -160,10 +171,11 @@ unsafe fn one_row<S: Simd, F: BlockFormat>(args: &BlockArgs, group: usize) {
                 S::prefetch(codes.wrapping_add(PREFETCH + line));
                 line += 64;
             }
-            let loaded = load_act::<S, F>(act);
             for part in 0..parts {
                 let block = F::block::<S>(codes, scales, index, part * S::ROWS, &headers[part]);
-                sums[part] = add_block::<S, F>(sums[part], &block, &loaded);
+                let mut sum = [[sums[part]]];
+                add_blocks::<S, F, 1, 1>(&mut sum, &[block], act);
+                sums[part] = sum[0][0];
             }
             codes = codes.add(geometry.code_bytes);
             act = act.add(1);
@@ -202,20 +214,45 @@ unsafe fn many_rows<S: Simd, F: BlockFormat, const G: usize>(args: &BlockArgs, g
                     blocks[g] =
                         F::block::<S>(codes.add(at), scales.add(at), index, lane, &headers[g]);
                 }
-                let mut sum_at = sums.add(lane);
-                for _ in 0..args.rows {
-                    let act = load_act::<S, F>(acts);
-                    for g in 0..G {
-                        let at = sum_at.add(g * args.rows * GROUP_ROWS);
-                        let sum = add_block::<S, F>(S::load_f32(at), &blocks[g], &act);
-                        S::store_f32(at, sum);
+                let mut row = 0;
+                let sums_at = sums.add(lane);
+                if S::MANY_ROWS == 4 {
+                    while row + 4 <= args.rows {
+                        some_rows::<S, F, 4, G>(args.rows, sums_at, &blocks, acts, row);
+                        row += 4;
                     }
-                    sum_at = sum_at.add(GROUP_ROWS);
-                    acts = acts.add(1);
                 }
+                while row < args.rows {
+                    some_rows::<S, F, 1, G>(args.rows, sums_at, &blocks, acts, row);
+                    row += 1;
+                }
+                acts = acts.add(args.rows);
                 codes = codes.add(geometry.code_bytes);
             }
             scales = scales.add(geometry.scale_bytes);
+        }
+    }
+}
+
+/// `R` rows from `row` on, `G` groups, one k block; `sums` is `[G][rows][16]`.
+#[inline(always)]
+unsafe fn some_rows<S: Simd, F: BlockFormat, const R: usize, const G: usize>(
+    rows: usize,
+    sums: *mut f32,
+    blocks: &[Block<S>; G],
+    acts: *const ActBlock,
+    row: usize,
+) {
+    let mut values = [[S::splat(0.0); G]; R];
+    for r in 0..R {
+        for g in 0..G {
+            values[r][g] = S::load_f32(sums.add((g * rows + row + r) * GROUP_ROWS));
+        }
+    }
+    add_blocks::<S, F, R, G>(&mut values, blocks, acts.add(row));
+    for r in 0..R {
+        for g in 0..G {
+            S::store_f32(sums.add((g * rows + row + r) * GROUP_ROWS), values[r][g]);
         }
     }
 }

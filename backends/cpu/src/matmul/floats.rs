@@ -214,15 +214,40 @@ unsafe fn some_columns<S: Simd, E: Element, const C: usize>(
     for c in 0..C {
         w[c] = E::load::<S>(weights.add(((col + c) * GROUP_ROWS + lane) * E::BYTES));
     }
-    let mut x = args.x.add(col);
-    let mut at = sums;
-    for _ in 0..args.rows {
-        let mut sum = S::load_f32(at);
-        for c in 0..C {
-            sum = S::fma(w[c], S::splat(*x.add(c)), sum);
+    let mut row = 0;
+    if S::MANY_ROWS == 4 {
+        while row + 4 <= args.rows {
+            some_rows::<S, C, 4>(args, &w, sums, col, row);
+            row += 4;
         }
-        S::store_f32(at, sum);
-        x = x.add(args.x_stride);
-        at = at.add(GROUP_ROWS);
+    }
+    while row < args.rows {
+        some_rows::<S, C, 1>(args, &w, sums, col, row);
+        row += 1;
+    }
+}
+
+/// `R` rows from `row` on, side by side to hide the latency of an addition.
+#[inline(always)]
+unsafe fn some_rows<S: Simd, const C: usize, const R: usize>(
+    args: &FloatArgs,
+    w: &[S::F; C],
+    sums: *mut f32,
+    col: usize,
+    row: usize,
+) {
+    let x = args.x.add(row * args.x_stride + col);
+    let mut values = [S::splat(0.0); R];
+    for r in 0..R {
+        values[r] = S::load_f32(sums.add((row + r) * GROUP_ROWS));
+    }
+    for c in 0..C {
+        for r in 0..R {
+            let x = S::splat(*x.add(r * args.x_stride + c));
+            values[r] = S::fma(w[c], x, values[r]);
+        }
+    }
+    for r in 0..R {
+        S::store_f32(sums.add((row + r) * GROUP_ROWS), values[r]);
     }
 }

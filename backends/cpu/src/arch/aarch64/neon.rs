@@ -31,6 +31,7 @@ impl Simd for Neon {
     const ROWS: usize = 4;
     const WIDE_KEEPS_BIAS: bool = false;
     const MANY_GROUPS: usize = 1;
+    const MANY_ROWS: usize = 4;
 
     type I = uint32x4_t;
     type F = float32x4_t;

@@ -20,6 +20,7 @@ impl Simd for Avx2 {
     const ROWS: usize = 8;
     const WIDE_KEEPS_BIAS: bool = false;
     const MANY_GROUPS: usize = 1;
+    const MANY_ROWS: usize = 1;
 
     type I = __m256i;
     type F = __m256;

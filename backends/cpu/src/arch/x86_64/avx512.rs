@@ -14,6 +14,7 @@ impl Simd for Avx512 {
     const ROWS: usize = 16;
     const WIDE_KEEPS_BIAS: bool = true;
     const MANY_GROUPS: usize = 2;
+    const MANY_ROWS: usize = 4;
 
     type I = __m512i;
     type F = __m512;
@@ -71,6 +72,26 @@ impl Simd for Avx512 {
         for c in 0..N {
             let x = _mm512_set1_epi32(x.add(c).read_unaligned());
             acc = _mm512_dpbusd_epi32(acc, codes[c], x);
+        }
+        acc
+    }
+    /// Chunk by chunk, so that the rows' chains of additions run side by side.
+    #[inline(always)]
+    unsafe fn dots<const R: usize, const G: usize, const N: usize>(
+        acc: [[__m512i; G]; R],
+        codes: [[__m512i; N]; G],
+        x: *const i8,
+        stride: usize,
+        _max: u32,
+    ) -> [[__m512i; G]; R] {
+        let mut acc = acc;
+        for c in 0..N {
+            for r in 0..R {
+                let x = x.add(r * stride + 4 * c).cast::<i32>().read_unaligned();
+                for g in 0..G {
+                    acc[r][g] = _mm512_dpbusd_epi32(acc[r][g], codes[g][c], _mm512_set1_epi32(x));
+                }
+            }
         }
         acc
     }
