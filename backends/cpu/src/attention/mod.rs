@@ -3,20 +3,23 @@
 //!
 //! All query heads of one key head form one tile, so that each key and value is read once for them.
 //! The context is cut at absolute multiples of [`SPLIT_TOKENS`]. A row's result for one split is a
-//! [`Partial`]; partials are folded in order of the splits. Tiles, threads and batches only choose
-//! *where* a split of a row is computed, never the order of its operations: results are equal to the
-//! bit whatever shares the step.
+//! [`Partial`](partial::Partial); partials are folded in order of the splits. Tiles, threads and
+//! batches only choose *where* a split of a row is computed, never the order of its operations: with
+//! [`Method::Vectors`], results are equal to the bit whatever shares the step.
 //!
 //! - [`plan`]: which tiles there are in a step, and which threads may take them.
 //! - [`tile`]: one tile, split after split.
 //! - [`scores`], [`softmax`], [`values`]: the three parts of a split.
 //! - [`partial`]: folding partials.
+//! - `tiles`: the same on a matrix unit.
 
 pub(crate) mod partial;
 pub(crate) mod plan;
 mod scores;
 mod softmax;
 pub(crate) mod tile;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 mod values;
 
 /// Tokens of a split: a multiple of the block size.
@@ -26,11 +29,35 @@ pub(crate) const SPLIT_TOKENS: usize = 512;
 /// into the same cache sets.
 pub(crate) const SCORE_STRIDE: usize = SPLIT_TOKENS + 16;
 
-/// Query rows (tokens times heads of a group) that a tile aims at.
-pub(crate) const TILE_ROWS: usize = 48;
+/// How tiles of query rows are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// In f32 vectors: the order of a row's operations is always the same.
+    Vectors,
+    /// Tiles of many rows on the matrix unit, the others in vectors.
+    #[cfg(target_arch = "x86_64")]
+    Matrix,
+}
 
-/// Query tokens of a tile for groups of `group` heads.
-pub(crate) const fn tile_tokens(group: usize) -> usize {
-    let tokens = TILE_ROWS / group;
-    if tokens == 0 { 1 } else { tokens }
+impl Method {
+    /// The fastest method, or the one whose results do not depend on the step.
+    pub(crate) fn choose(level: crate::Level, deterministic: bool) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if level == crate::Level::Amx && !deterministic {
+            return Self::Matrix;
+        }
+        let _ = (level, deterministic);
+        Self::Vectors
+    }
+
+    /// Query tokens of a tile for groups of `group` heads: tokens times heads are the rows of a tile.
+    pub(crate) const fn tile_tokens(self, group: usize) -> usize {
+        let rows = match self {
+            Self::Vectors => 48,
+            #[cfg(target_arch = "x86_64")]
+            Self::Matrix => tiles::TILE_ROWS,
+        };
+        let tokens = rows / group;
+        if tokens == 0 { 1 } else { tokens }
+    }
 }

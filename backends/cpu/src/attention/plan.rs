@@ -1,12 +1,13 @@
 //! The tiles of a step.
 
-use super::{SPLIT_TOKENS, tile_tokens};
+use super::{Method, SPLIT_TOKENS};
 use kvant_device::{HeadShape, StepInput};
 use std::ops::Range;
 
 /// What attention nodes must share to share a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PlanKey {
+    pub(crate) method: Method,
     pub(crate) heads: HeadShape,
     pub(crate) window: Option<usize>,
 }
@@ -162,7 +163,7 @@ fn tiles<'a>(
     key: PlanKey,
     group: usize,
 ) -> impl Iterator<Item = QueryTile> + 'a {
-    let size = tile_tokens(group);
+    let size = key.method.tile_tokens(group);
     step.sequences
         .iter()
         .enumerate()

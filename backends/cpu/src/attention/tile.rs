@@ -1,7 +1,7 @@
 //! One tile of query rows over a range of splits.
 
 use super::partial::Partial;
-use super::{SCORE_STRIDE, SPLIT_TOKENS, scores, softmax, values};
+use super::{Method, SCORE_STRIDE, SPLIT_TOKENS, scores, softmax, values};
 use crate::Level;
 use crate::kv::{F16Keys, F16Values, KeyTile, ValueTile};
 use crate::memory::Carver;
@@ -56,12 +56,15 @@ pub(crate) struct TileScratch {
     folded_max: usize,
     folded_sum: usize,
     folded_values: usize,
+    #[cfg(target_arch = "x86_64")]
+    tiles: Option<super::tiles::TilesScratch>,
 }
 
 impl TileScratch {
     /// Carves room for tiles of `rows` rows; `None` on overflow.
     pub(crate) fn carve(
         carver: &mut Carver,
+        method: Method,
         rows: usize,
         head_dim: usize,
         v_head_dim: usize,
@@ -75,6 +78,11 @@ impl TileScratch {
             folded_max: carver.part::<f32>(rows)?,
             folded_sum: carver.part::<f32>(rows)?,
             folded_values: carver.part::<f32>(rows.checked_mul(v_head_dim)?)?,
+            #[cfg(target_arch = "x86_64")]
+            tiles: match method {
+                Method::Vectors => None,
+                Method::Matrix => Some(super::tiles::TilesScratch::carve(carver, rows, head_dim)?),
+            },
         })
     }
 
@@ -122,13 +130,13 @@ impl Partials {
 
 impl Tile<'_> {
     /// The tokens that token `t` of the tile sees.
-    fn seen(&self, t: usize) -> Range<usize> {
+    pub(super) fn seen(&self, t: usize) -> Range<usize> {
         let end = self.first_position + t + 1;
         self.window.map_or(0, |w| end.saturating_sub(w))..end
     }
 
     /// The tokens that any token of the tile sees.
-    fn seen_by_any(&self) -> Range<usize> {
+    pub(super) fn seen_by_any(&self) -> Range<usize> {
         self.seen(0).start..self.seen(self.n_tokens - 1).end
     }
 
@@ -145,8 +153,16 @@ impl Tile<'_> {
         base: *mut u8,
         into: Partials,
     ) {
-        // SAFETY: by the caller.
+        // SAFETY: by the caller; there is scratch for tiles only on machines that have them.
         unsafe {
+            #[cfg(target_arch = "x86_64")]
+            if let Some(tiles) = scratch
+                .tiles
+                .as_ref()
+                .filter(|_| super::tiles::serves(self))
+            {
+                return super::tiles::attend(self, splits, tiles, base, into);
+            }
             match (self.kv.k_format, self.kv.v_format) {
                 (KvFormat::F16, KvFormat::F16) => dispatch(
                     level,

@@ -2,9 +2,9 @@
 
 use super::matmul::PRIVATE_ELEMENTS;
 use crate::Level;
+use crate::attention::Method;
 use crate::attention::plan::{Item, Merge, Plan, PlanKey};
 use crate::attention::tile::{Partials, TileScratch};
-use crate::attention::tile_tokens;
 use crate::matmul::{act_bytes_bound, scratch_bytes_bound};
 use crate::memory::Carver;
 use crate::weights::geometry::{self, layout};
@@ -77,6 +77,7 @@ impl Layout {
             };
             slots.push(carver.part::<f32>(slot.width.checked_mul(rows)?)?);
         }
+        let method = Method::choose(level, options.deterministic);
         let mut plans: Vec<(PlanKey, usize)> = Vec::new();
         let (mut rows, mut head_dim, mut v_head_dim) = (0, 0, 0);
         for node in &program.nodes {
@@ -84,6 +85,7 @@ impl Layout {
                 continue;
             };
             let key = PlanKey {
+                method,
                 heads: a.heads,
                 window: a.window,
             };
@@ -92,7 +94,7 @@ impl Layout {
                 plans.push((key, n_slots));
             }
             let group = a.heads.n_heads.checked_div(a.heads.n_kv_heads)?;
-            rows = rows.max(tile_tokens(group).checked_mul(group)?);
+            rows = rows.max(method.tile_tokens(group).checked_mul(group)?);
             head_dim = head_dim.max(a.heads.head_dim);
             v_head_dim = v_head_dim.max(a.heads.v_head_dim);
         }
@@ -105,7 +107,7 @@ impl Layout {
         let mut threads = Vec::new();
         for _ in 0..n_threads {
             threads.push(ThreadScratch {
-                tile: TileScratch::carve(&mut carver, rows, head_dim, v_head_dim)?,
+                tile: TileScratch::carve(&mut carver, method, rows, head_dim, v_head_dim)?,
                 row: carver.part::<f32>(widest)?,
                 key: carver.part::<f32>(widest)?,
                 private_x: carver.part::<f32>(PRIVATE_ELEMENTS)?,

@@ -11,7 +11,6 @@ use super::layout::Layout;
 use super::matmul::{MatMulPhase, Source};
 use super::phase::{AttentionPhase, LayerRef, Phase, RopeWrite, ValueRef};
 use crate::CpuWeight;
-use crate::attention::plan::PlanKey;
 use crate::attention::tile::LayerKv;
 use crate::memory::CpuBuffer;
 use crate::ops::elementwise::ElementOp;
@@ -312,15 +311,11 @@ impl Lowering<'_> {
 
     fn attention(&self, at: usize, attention: &Attention) -> AttentionPhase {
         let node = &self.program.nodes[at];
-        let key = PlanKey {
-            heads: attention.heads,
-            window: attention.window,
-        };
         let plan = self
             .layout
             .plans
             .iter()
-            .position(|(k, _)| *k == key)
+            .position(|(k, _)| k.heads == attention.heads && k.window == attention.window)
             .unwrap_or_else(|| unreachable!("the layout has a plan for every attention"));
         let before = at
             .checked_sub(1)

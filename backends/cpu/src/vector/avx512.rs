@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 /// Sixteen lanes.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512(__m512);
+pub(crate) struct Avx512(pub(crate) __m512);
 
 /// Runs a kernel compiled for AVX-512.
 ///

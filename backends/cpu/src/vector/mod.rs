@@ -13,6 +13,8 @@ mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx512::Avx512;
 pub(crate) use math::{erf, exp, sigmoid, tanh};
 
 /// A vector of `LANES` f32.
