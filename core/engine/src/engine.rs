@@ -301,21 +301,31 @@ impl<B: Backend> Engine<B> {
         }
         let batch = self.pack(&shares);
         if let Err(error) = self.run(&batch) {
-            for share in &shares {
-                let sequence = &mut self.sequences[share.index];
-                let n_before = sequence.kv.n_tokens() - share.n_rows;
-                sequence.kv.truncate(&mut self.pools, n_before)?;
-            }
+            self.take_back(&shares)?;
             return Err(error);
         }
         self.copies.clear();
         if batch.output_rows.is_empty() {
             return Ok(Vec::new());
         }
-        self.backend.read(&self.exec, 0, &mut self.logits).await?;
+        if let Err(error) = self.backend.read(&self.exec, 0, &mut self.logits).await {
+            // Without logits nothing would ask for these rows again.
+            self.take_back(&shares)?;
+            return Err(error.into());
+        }
         let events = self.sample(&batch);
         debug_assert_eq!(self.check_integrity(), Ok(()));
         Ok(events)
+    }
+
+    /// Takes back what [`Engine::reserve`] gave, after a step that failed.
+    fn take_back(&mut self, shares: &[Share]) -> Result<(), EngineError> {
+        for share in shares {
+            let sequence = &mut self.sequences[share.index];
+            let n_before = sequence.kv.n_tokens() - share.n_rows;
+            sequence.kv.truncate(&mut self.pools, n_before)?;
+        }
+        Ok(())
     }
 
     /// Blocks for each share. When they run out, the newest sequence gives its blocks back and is

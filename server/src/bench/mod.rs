@@ -102,6 +102,7 @@ pub fn run(args: &BenchArgs) -> Result<(), CliError> {
         let engine = EngineArgs {
             backend: args.backend,
             threads,
+            deterministic: false,
         };
         measure_on(args, &engine, &tests, &bar, &mut report, &mut rows)?;
     }

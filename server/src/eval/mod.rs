@@ -27,7 +27,8 @@ const LOGIT_BYTES: usize = 64 << 20;
 /// The text is cut into chunks of --ctx tokens; the second half of each is measured, as llama.cpp's
 /// perplexity tool does, so that numbers compare. --save-logits keeps the predictions of a baseline;
 /// --base compares with them: KL divergence (mean, median, 99 %, max, in nats) and the share of tokens
-/// where both put the same token first.
+/// where both put the same token first. The arithmetic is that of --deterministic, which answers are
+/// generated with token by token.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   kvant eval smollm2-135m --text wiki.txt --ctx 512
@@ -119,6 +120,7 @@ fn options(open: &OpenModel, ctx: usize) -> EngineOptions {
     let row_bytes = open.model.spec().vocab_size.max(1) * 4;
     EngineOptions {
         max_outputs: (LOGIT_BYTES / row_bytes).clamp(8, 256),
+        deterministic: true,
         ..EngineOptions::single(ctx)
     }
 }

@@ -41,6 +41,10 @@ pub struct EngineArgs {
     /// Threads; the machine's cores when not given
     #[arg(long, value_name = "N", value_parser = thread_count, help_heading = "Engine")]
     pub threads: Option<usize>,
+
+    /// Same bits for a text whatever shares its steps and however its prompt is cut; slower prompts
+    #[arg(long, help_heading = "Engine")]
+    pub deterministic: bool,
 }
 
 /// Parses a number of threads.

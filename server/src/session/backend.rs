@@ -1,6 +1,6 @@
 //! The backends by name.
 
-use kvant_cpu::CpuBackend;
+use kvant_cpu::{CpuBackend, Level};
 use kvant_device::{Backend, Caps};
 use kvant_engine::{Engine, EngineOptions, LoadProgress, MemoryPlan};
 use kvant_format::block_on;
@@ -16,7 +16,9 @@ macro_rules! with_backend {
     ($args:expr, $backend:ident => $body:expr) => {
         match $args.backend {
             BackendKind::Cpu => {
-                let $backend = CpuBackend::new($args.threads);
+                let level =
+                    Level::from_env().map_err(|error| CliError::Usage(error.to_string()))?;
+                let $backend = CpuBackend::with_level($args.threads, level);
                 $body
             }
             BackendKind::Reference => {

@@ -118,7 +118,8 @@ impl Session {
         options: impl FnOnce(&OpenModel) -> Result<EngineOptions, CliError>,
     ) -> Result<Self, CliError> {
         let started = Instant::now();
-        let options = options(&open)?;
+        let mut options = options(&open)?;
+        options.deterministic |= args.deterministic;
         open.warn_if_stretched(options.context_len);
         let bar = LoadBar::new(&open.name);
         let stopped = bar.clone();
