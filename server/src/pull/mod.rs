@@ -68,7 +68,7 @@ pub struct Pulled {
 /// Finds the model a user named: a path, a catalogue name, `hf:org/repo[/file]` or a URL. What is
 /// not on this machine is pulled first, with progress on standard error.
 pub fn resolve_model(spec: &str) -> Result<PathBuf, PullError> {
-    pull(spec, false).map(|pulled| pulled.path)
+    find(spec, false, false).map(|pulled| pulled.path)
 }
 
 /// Kvant's own folder on this machine, which need not exist yet.
@@ -76,9 +76,13 @@ pub fn home() -> Result<PathBuf, PullError> {
     Cache::from_env().map(|cache| cache.home().to_owned())
 }
 
-/// As [`resolve_model`], saying more about the result. `accept_licence` agrees to the terms of
-/// models that require it.
+/// As [`resolve_model`], saying more about the result. A catalogue model that is here already is
+/// checked byte for byte. `accept_licence` agrees to the terms of models that require it.
 pub fn pull(spec: &str, accept_licence: bool) -> Result<Pulled, PullError> {
+    find(spec, accept_licence, true)
+}
+
+fn find(spec: &str, accept_licence: bool, verify: bool) -> Result<Pulled, PullError> {
     let cache = Cache::from_env()?;
     let catalogue = Catalogue::load(cache.home())?;
     let reference = ModelRef::parse(spec, &catalogue)?;
@@ -87,6 +91,7 @@ pub fn pull(spec: &str, accept_licence: bool) -> Result<Pulled, PullError> {
         ui: Ui::new(),
         spec,
         accept_licence,
+        verify,
     };
     let _guard = signals::on_signal(|_| {
         eprintln!("stopped; what has arrived is kept: run the same command again to go on");
@@ -113,19 +118,35 @@ struct Puller<'a> {
     ui: Ui,
     spec: &'a str,
     accept_licence: bool,
+    verify: bool,
 }
 
 impl Puller<'_> {
+    /// The catalogue model in the cache, unless a check is wanted and finds it damaged.
+    fn have(&self, entry: &Entry) -> Result<Option<PathBuf>, PullError> {
+        let Some(path) = self.cache.have(entry) else {
+            return Ok(None);
+        };
+        if !self.verify || part::file_sha256(&path)? == entry.sha256 {
+            return Ok(Some(path));
+        }
+        let what = path.display();
+        self.ui.note(&format!(
+            "{what} is damaged: its checksum is wrong; pulling it again"
+        ));
+        Ok(None)
+    }
+
     fn catalogue(&self, entry: &Entry) -> Result<Pulled, PullError> {
         let pulled = |path: PathBuf, source| {
             self.pulled(path, entry.bytes, Some(entry.sha256.clone()), source)
         };
-        if let Some(path) = self.cache.have(entry) {
+        if let Some(path) = self.have(entry)? {
             return Ok(pulled(path, Origin::Cache));
         }
         licence::ensure_accepted(entry, self.accept_licence, &self.ui)?;
         let _lock = self.lock(&entry.name)?;
-        if let Some(path) = self.cache.have(entry) {
+        if let Some(path) = self.have(entry)? {
             return Ok(pulled(path, Origin::Cache));
         }
         let dest = self.cache.catalogue_file(entry);

@@ -186,23 +186,42 @@ impl PartFile {
     }
 
     fn rehash(&mut self) -> Result<(), PullError> {
-        let mut buffer = vec![0; 1 << 18];
-        loop {
-            match self.file.read(&mut buffer) {
-                Ok(0) => return Ok(()),
-                Ok(n) => {
-                    self.hasher.update(&buffer[..n]);
-                    self.len += n as u64;
-                }
-                Err(source) if source.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(source) => {
-                    return Err(PullError::Io {
-                        doing: "read",
-                        path: self.path.clone(),
-                        source,
-                    });
-                }
+        let read = read_all(&mut self.file, |bytes| self.hasher.update(bytes));
+        self.len = read.map_err(|source| PullError::Io {
+            doing: "read",
+            path: self.path.clone(),
+            source,
+        })?;
+        Ok(())
+    }
+}
+
+/// SHA-256 of a file, in lower-case hexadecimal.
+pub(crate) fn file_sha256(path: &Path) -> Result<String, PullError> {
+    let mut hasher = Sha256::new();
+    File::open(path)
+        .and_then(|mut file| read_all(&mut file, |bytes| hasher.update(bytes)))
+        .map_err(|source| PullError::Io {
+            doing: "read",
+            path: path.to_owned(),
+            source,
+        })?;
+    Ok(hex(&hasher.finalize()))
+}
+
+/// Feeds what is left of a file to `take` and returns its length.
+fn read_all(file: &mut File, mut take: impl FnMut(&[u8])) -> std::io::Result<u64> {
+    let mut buffer = vec![0; 1 << 18];
+    let mut len = 0;
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(len),
+            Ok(n) => {
+                take(&buffer[..n]);
+                len += n as u64;
             }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }

@@ -445,6 +445,24 @@ fn a_model_larger_than_the_disk_is_refused_before_the_download() {
 }
 
 #[test]
+fn a_model_damaged_in_the_cache_is_pulled_again() {
+    let data = noise(100_000);
+    let server = hub(data.clone(), sha256(&data));
+    let kvant = Kvant::new().with_hub(&server);
+    write_catalogue(&kvant, &[entry(&data, json!([hub_source()]))]);
+    assert_eq!(kvant.run(&["pull", "tiny"]).code, Some(0));
+    let path = kvant.models().join("tiny.gguf");
+    let mut damaged = data.clone();
+    damaged[77] ^= 1;
+    for bytes in [damaged.as_slice(), &data[..99_999]] {
+        std::fs::write(&path, bytes).expect("write");
+        let ended = kvant.run(&["pull", "tiny", "--json"]);
+        assert!(ended.out.contains("\"source\": \"hub\""), "{}", ended.out);
+        assert_eq!(std::fs::read(&path).expect("read"), data);
+    }
+}
+
+#[test]
 fn the_list_shows_what_is_here() {
     let data = noise(1000);
     let server = hub(data.clone(), sha256(&data));
