@@ -151,4 +151,6 @@ impl Simd for Scalar {
     }
     #[inline(always)]
     unsafe fn prefetch(_p: *const u8) {}
+    #[inline(always)]
+    unsafe fn prefetch_far(_p: *const u8) {}
 }

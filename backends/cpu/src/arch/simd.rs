@@ -105,6 +105,8 @@ pub(crate) trait Simd: Copy {
     unsafe fn max(a: Self::F, b: Self::F) -> Self::F;
     /// The smaller; `b` when `a` is not a number.
     unsafe fn min(a: Self::F, b: Self::F) -> Self::F;
-    /// Asks for the cache line at `p`, which need not exist.
+    /// Asks for the cache line at `p`, which need not exist, in the first-level cache.
     unsafe fn prefetch(p: *const u8);
+    /// The same in the second-level cache.
+    unsafe fn prefetch_far(p: *const u8);
 }

@@ -31,12 +31,16 @@ pub(crate) struct BlockArgs {
     pub(crate) acts: *const ActBlock,
     /// Rows of the panel.
     pub(crate) rows: usize,
+    /// Where the weights end that this thread will want next.
+    pub(crate) fetch_end: *const u8,
     /// Products, `[n_groups][rows][16]`.
     pub(crate) sums: *mut f32,
 }
 
-/// How far ahead weights are asked for, in bytes.
-const PREFETCH: usize = 2048;
+/// How far ahead weights are asked for, in bytes: first for the second-level cache, which has more
+/// requests under way at a time, then for the first.
+const PREFETCH_FAR: usize = 8192;
+const PREFETCH: usize = 1024;
 
 /// Products of every group.
 #[inline(always)]
@@ -145,6 +149,23 @@ unsafe fn add_blocks<S: Simd, F: BlockFormat, const R: usize, const G: usize>(
     }
 }
 
+/// Asks for what comes after the `bytes` bytes at `p`, up to `end`.
+#[inline(always)]
+unsafe fn fetch<S: Simd>(p: *const u8, bytes: usize, end: *const u8) {
+    let mut line = 0;
+    while line < bytes {
+        S::prefetch(p.wrapping_add(PREFETCH + line));
+        line += 64;
+    }
+    if p.addr() + PREFETCH_FAR < end.addr() {
+        let mut line = 0;
+        while line < bytes {
+            S::prefetch_far(p.wrapping_add(PREFETCH_FAR + line));
+            line += 64;
+        }
+    }
+}
+
 /// One row: its sums stay in registers.
 #[inline(always)]
 unsafe fn one_row<S: Simd, F: BlockFormat>(args: &BlockArgs, group: usize) {
@@ -160,17 +181,9 @@ unsafe fn one_row<S: Simd, F: BlockFormat>(args: &BlockArgs, group: usize) {
         for part in 1..parts {
             headers[part] = F::header::<S>(scales, part * S::ROWS);
         }
-        let mut line = 0;
-        while line < geometry.scale_bytes {
-            S::prefetch(scales.wrapping_add(PREFETCH + line));
-            line += 64;
-        }
+        fetch::<S>(scales, geometry.scale_bytes, args.fetch_end);
         for index in 0..geometry.super_blocks {
-            let mut line = 0;
-            while line < geometry.code_bytes {
-                S::prefetch(codes.wrapping_add(PREFETCH + line));
-                line += 64;
-            }
+            fetch::<S>(codes, geometry.code_bytes, args.fetch_end);
             for part in 0..parts {
                 let block = F::block::<S>(codes, scales, index, part * S::ROWS, &headers[part]);
                 let mut sum = [[sums[part]]];

@@ -53,6 +53,7 @@ pub struct MatMul<'w> {
     pub(super) spec: MatMulSpec<'w>,
     pub(super) kernels: &'static Kernels,
     pub(super) rows: usize,
+    pub(super) threads: usize,
     /// Whether some weight is multiplied in integers.
     pub(super) needs_blocks: bool,
     /// Groups of a chunk.
@@ -96,6 +97,7 @@ impl<'w> MatMul<'w> {
             spec,
             kernels: kernels(level),
             rows,
+            threads,
             needs_blocks,
             chunk_groups: 1,
             tiles: None,

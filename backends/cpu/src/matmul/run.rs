@@ -42,6 +42,8 @@ pub(super) struct Part<'w> {
     pub(super) group: usize,
     /// Groups.
     pub(super) n_groups: usize,
+    /// Group after the last of this weight that the thread will want.
+    end_group: usize,
     /// First output column.
     col: usize,
 }
@@ -141,6 +143,7 @@ impl<'w> MatMul<'w> {
                     index: index * together,
                     group,
                     n_groups: (to - group).min(at_once),
+                    end_group: if self.threads == 1 { n_groups } else { to },
                     col: cols_before + group * GROUP_ROWS,
                 });
             }
@@ -233,6 +236,9 @@ impl<'w> MatMul<'w> {
                         .cast::<ActBlock>()
                         .wrapping_add(panel_at(first_row, k)),
                     rows,
+                    fetch_end: weight
+                        .group(part.end_group - 1)
+                        .wrapping_add(weight.group_bytes()),
                     sums,
                 };
                 // SAFETY: the level was checked when the product was planned; groups, activations and

@@ -183,4 +183,8 @@ impl Simd for Neon {
     unsafe fn prefetch(p: *const u8) {
         asm!("prfm pldl1keep, [{p}]", p = in(reg) p, options(nostack, readonly, preserves_flags));
     }
+    #[inline(always)]
+    unsafe fn prefetch_far(p: *const u8) {
+        asm!("prfm pldl2keep, [{p}]", p = in(reg) p, options(nostack, readonly, preserves_flags));
+    }
 }
