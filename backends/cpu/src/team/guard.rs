@@ -4,9 +4,12 @@
 /// Seconds of runs that are judged together; several time slices of a scheduler.
 const WINDOW_SECONDS: f64 = 0.02;
 /// Seconds of runs with fewer threads before more are tried again, at first.
-const FIRST_HOLD_SECONDS: f64 = 0.1;
+const FIRST_HOLD_SECONDS: f64 = 0.25;
 /// The longest such time.
-const LONGEST_HOLD_SECONDS: f64 = 2.0;
+const LONGEST_HOLD_SECONDS: f64 = 8.0;
+/// How many times as long as the slow runs themselves such a time is at least, so that trying again
+/// costs little.
+const HOLD_PER_SLOW_SECOND: f64 = 8.0;
 
 /// Watches runs and chooses the number of threads of the next.
 #[derive(Debug)]
@@ -62,7 +65,7 @@ impl Guard {
         }
         if self.wall_seconds > self.single_seconds {
             self.threads = (threads - 1).max(1);
-            self.hold_left = self.next_hold;
+            self.hold_left = self.next_hold.max(HOLD_PER_SLOW_SECOND * self.wall_seconds);
             self.next_hold = (self.next_hold * 2.0).min(LONGEST_HOLD_SECONDS);
         } else if threads == self.most {
             self.next_hold = FIRST_HOLD_SECONDS;
@@ -94,6 +97,7 @@ mod tests {
         }
         // Still slow: the next hold is longer.
         guard.ran(2, 0.03, Some(0.015));
+        assert_eq!(guard.threads(), 1);
         let mut longer = 0;
         while guard.threads() == 1 {
             guard.ran(1, 0.01, None);

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use wait::{Bench, Waited};
 
 /// What a team runs: phases in order, each of independent chunks.
@@ -83,6 +84,9 @@ struct Tally {
     chunks: u64,
     busy_seconds: f64,
 }
+
+/// Seconds that the caller waits in a run before it may send threads away.
+const PATIENCE_SECONDS: f64 = 0.02;
 
 const END: u64 = (u32::MAX as u64) << 32;
 
@@ -298,10 +302,14 @@ impl Shared {
     fn walk(&self, work: &dyn Work, thread: usize) {
         let clock = std::time::Instant::now();
         let mut waited = Waited::default();
+        let mut patience = Patience::default();
         let mut chunks = 0;
         let mut prepared = usize::MAX;
         let mut claimed = None;
         loop {
+            if thread > 0 && self.active.load(Relaxed) <= thread && claimed.is_none() {
+                break;
+            }
             let (phase, chunk) = claimed.take().unwrap_or_else(|| {
                 let word = self.claim.0.fetch_add(1, AcqRel);
                 ((word >> 32) as usize, (word & 0xffff_ffff) as usize)
@@ -314,6 +322,9 @@ impl Shared {
                 waited += self.bench.wait(thread, || {
                     (self.claim.0.load(SeqCst) >> 32) as usize != phase
                 });
+                if thread == 0 {
+                    patience.judge(&self.active, waited.seconds, || clock.elapsed());
+                }
                 continue;
             }
             if let Err(panic) = run_caught(work, phase, chunk, thread, prepared != phase) {
@@ -358,6 +369,30 @@ impl Shared {
             .filter(|t| t.chunks >= 16 && t.chunks * 8 >= all)
             .map(|t| t.busy_seconds * all as f64 / t.chunks as f64)
             .min_by(f64::total_cmp)
+    }
+}
+
+/// The caller's patience with the others in one run.
+#[derive(Default)]
+struct Patience {
+    /// Seconds waited and run up to the last decision.
+    waited: f64,
+    run: f64,
+}
+
+impl Patience {
+    /// Halves the team for the rest of the run when the caller has waited most of the time since the
+    /// last decision: it would have done the others' chunks meanwhile.
+    fn judge(&mut self, active: &AtomicUsize, waited: f64, run: impl Fn() -> Duration) {
+        let threads = active.load(Relaxed);
+        if threads == 1 || waited - self.waited < PATIENCE_SECONDS {
+            return;
+        }
+        let run = run().as_secs_f64();
+        if waited - self.waited > 0.5 * (run - self.run) {
+            active.store(threads / 2, Relaxed);
+        }
+        (self.waited, self.run) = (waited, run);
     }
 }
 

@@ -100,6 +100,24 @@ fn threads_that_parked_in_a_run_leave_it() {
 }
 
 #[test]
+fn a_caller_that_mostly_waits_sends_threads_away() {
+    let seconds = Duration::from_secs_f64;
+    let active = AtomicUsize::new(4);
+    let mut patience = Patience::default();
+    // Too little to judge, then less than half of the run.
+    patience.judge(&active, 0.01, || seconds(0.011));
+    patience.judge(&active, 0.03, || seconds(0.1));
+    assert_eq!(active.load(SeqCst), 4);
+    // Most of the time since then.
+    patience.judge(&active, 0.07, || seconds(0.15));
+    assert_eq!(active.load(SeqCst), 2);
+    patience.judge(&active, 0.12, || seconds(0.21));
+    assert_eq!(active.load(SeqCst), 1);
+    patience.judge(&active, 0.5, || seconds(0.6));
+    assert_eq!(active.load(SeqCst), 1);
+}
+
+#[test]
 fn a_panic_is_an_error_and_the_team_lives_on() {
     for n_threads in [1, 2, 4] {
         let team = Team::new(n_threads);
