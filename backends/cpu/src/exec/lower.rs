@@ -28,8 +28,10 @@ pub(crate) fn plan_arena(program: &Program) -> ArenaPlan {
     let mut nodes = program.nodes.clone();
     for at in 1..nodes.len() {
         if folds_into_attention(program, at - 1) || folds_into_product(program, at - 1) {
-            let inputs = nodes[at - 1].inputs.clone();
-            nodes[at].inputs.extend(inputs);
+            // What the folded node reads and writes lives as long as the node it went into runs, even
+            // a sum that nobody reads: it must not land in the slot of that node's output.
+            let (inputs, outputs) = (nodes[at - 1].inputs.clone(), nodes[at - 1].outputs.clone());
+            nodes[at].inputs.extend(inputs.into_iter().chain(outputs));
         }
     }
     ArenaPlan::new(&nodes, &program.values, &program.outputs)
