@@ -69,6 +69,8 @@ impl TileScratch {
         head_dim: usize,
         v_head_dim: usize,
     ) -> Option<Self> {
+        #[cfg(not(target_arch = "x86_64"))]
+        let Method::Vectors = method;
         Some(Self {
             queries: carver.part::<f32>(rows.checked_mul(head_dim)?)?,
             scores: carver.part::<f32>(rows.checked_mul(SCORE_STRIDE)?)?,
