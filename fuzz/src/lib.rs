@@ -20,3 +20,11 @@ pub fn bounded<T>(len: usize, work: impl FnOnce() -> T) -> T {
     );
     outcome
 }
+
+/// What comes before the first zero byte, and what comes after it.
+pub fn split_at_zero(data: &[u8]) -> (&[u8], &[u8]) {
+    match data.iter().position(|&byte| byte == 0) {
+        Some(at) => (&data[..at], &data[at + 1..]),
+        None => (data, &[]),
+    }
+}
