@@ -4,6 +4,7 @@
 //! as it runs. The newest handler is asked first; where none keeps the program alive, it exits
 //! with 128 + the signal's number, as shells expect.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A request to stop.
@@ -77,6 +78,15 @@ pub fn on_signal(handler: impl Fn(Signal) -> Outcome + Send + 'static) -> Guard 
     Guard { id }
 }
 
+/// Says on standard error why the program ends: only the first time, so that the handler that knows
+/// most, the newest, is the one heard.
+pub fn say(line: &str) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        eprintln!("{line}");
+    }
+}
+
 /// Asks the handlers, newest first; `true` if one of them keeps the program alive.
 fn dispatch(signal: Signal) -> bool {
     handlers()
@@ -101,6 +111,7 @@ pub fn install() -> std::io::Result<()> {
                     Signal::Terminate
                 };
                 if !dispatch(signal) {
+                    say("stopped");
                     std::process::exit(signal.exit_code());
                 }
             }

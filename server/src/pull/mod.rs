@@ -94,7 +94,7 @@ fn find(spec: &str, accept_licence: bool, verify: bool) -> Result<Pulled, PullEr
         verify,
     };
     let _guard = signals::on_signal(|_| {
-        eprintln!("stopped; what has arrived is kept: run the same command again to go on");
+        signals::say("stopped; what has arrived is kept: run the same command again to go on");
         Outcome::Exit
     });
     match reference {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kvant_engine::LoadProgress;
 
+use crate::signals;
 use crate::terminal::{stderr_is_terminal, stdout_is_terminal};
 
 /// Loading that takes less than this shows no bar.
@@ -94,8 +95,7 @@ impl CountBar {
 
 /// Says that a signal ended the program, on a line of its own.
 pub fn stop_line(when: &str) {
-    if stdout_is_terminal() && stderr_is_terminal() {
-        eprintln!();
-    }
-    eprintln!("stopped {when}");
+    let answer_is_on_screen = stdout_is_terminal() && stderr_is_terminal();
+    let start = if answer_is_on_screen { "\n" } else { "" };
+    signals::say(&format!("{start}stopped {when}"));
 }
