@@ -290,7 +290,7 @@ fn a_template_file_is_used_and_its_errors_name_the_line() {
         .expect("ids")
         .len();
     assert_eq!(report["prompt_tokens"], tokens);
-    let failed = ask("{{ messages[0].content }}\n{{ raise_exception('no') }}");
+    let failed = ask("{{ messages[0].content }}\n{% if %}");
     assert_eq!(failed.code, Some(1));
     assert!(failed.error().contains("line 2"), "{}", failed.err);
 }
