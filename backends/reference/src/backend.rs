@@ -111,6 +111,8 @@ impl Backend for ReferenceBackend {
 
     fn push_rows(&self, upload: &mut RefUpload, bytes: &[u8]) -> Result<(), DeviceError> {
         let desc = &upload.desc;
+        kvant_quant::check_scales(desc.format, bytes)
+            .map_err(|e| weight_error(desc, e.to_string()))?;
         let block = desc.format.block();
         let n = bytes.len() / block.bytes * block.elements;
         let at = upload.values.len();

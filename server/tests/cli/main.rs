@@ -4,7 +4,6 @@ mod bad_input;
 mod commands;
 mod pull;
 mod pull_sources;
-mod references;
 mod server;
 #[cfg(target_os = "linux")]
 mod stopping;

@@ -108,7 +108,7 @@ impl From<Output> for Ended {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code(),
-            out: String::from_utf8(output.stdout).expect("text"),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8(output.stderr).expect("text"),
         }
     }
