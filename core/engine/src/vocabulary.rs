@@ -9,10 +9,24 @@ use kvant_text::{StringTable, Tokenizer, TokenizerParts};
 ///
 /// # Errors
 /// [`EngineError`] when the checkpoint has no tokenizer, or one that is damaged or unknown.
-pub fn tokenizer(checkpoint: &Checkpoint) -> Result<Tokenizer, EngineError> {
+pub async fn tokenizer(checkpoint: &Checkpoint) -> Result<Tokenizer, EngineError> {
     match checkpoint {
         Checkpoint::Gguf(gguf) => Ok(Tokenizer::from_parts(parts(gguf)?)?),
-        Checkpoint::HfFolder(_) => Err(EngineError::NoTokenizer),
+        Checkpoint::HfFolder(folder) => {
+            let json = folder
+                .tokenizer_json()
+                .await
+                .map_err(EngineError::TokenizerFile)?;
+            let json = json.ok_or(EngineError::NoTokenizer)?;
+            let config = folder
+                .tokenizer_config
+                .as_ref()
+                .map(|config| config.to_string());
+            Ok(Tokenizer::from_json(
+                &json,
+                config.as_ref().map(String::as_bytes),
+            )?)
+        }
     }
 }
 

@@ -77,7 +77,8 @@ pub fn open_model(
 
 /// The tokenizer of a checkpoint.
 pub fn open_tokenizer(path: &Path, checkpoint: &Checkpoint) -> Result<Tokenizer, CliError> {
-    tokenizer(checkpoint).map_err(|error| CliError::Failed(format!("{}: {error}", path.display())))
+    block_on(tokenizer(checkpoint))
+        .map_err(|error| CliError::Failed(format!("{}: {error}", path.display())))
 }
 
 impl OpenModel {
