@@ -235,6 +235,40 @@ fn inspect_tells_what_the_engine_then_takes() {
 }
 
 #[test]
+fn a_folder_and_its_gguf_twin_continue_alike() {
+    let kvant = Kvant::new();
+    let run = |model: &str| {
+        let args = [
+            "run",
+            model,
+            "-p",
+            "Hi there",
+            "-n",
+            "6",
+            "--temperature",
+            "0",
+        ];
+        let report = kvant.run(&[&args[..], &["--deterministic", "--json"]].concat());
+        assert_eq!(report.code, Some(0), "{}", report.err);
+        let report: serde_json::Value = serde_json::from_str(&report.out).expect("JSON");
+        (report["prompt_ids"].clone(), report["token_ids"].clone())
+    };
+    let folder = tiny::llama_folder();
+    let twin = folder.join("model.gguf");
+    let (folder, twin) = (
+        run(folder.to_str().expect("text")),
+        run(twin.to_str().expect("text")),
+    );
+    assert_eq!(folder, twin);
+    assert_eq!(
+        folder.0.as_array().map(Vec::len),
+        Some(5),
+        "the prompt is {}",
+        folder.0
+    );
+}
+
+#[test]
 fn chat_answers_once_for_a_flag_and_for_a_pipe() {
     let kvant = Kvant::new();
     let model = llama();
