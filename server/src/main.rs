@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use kvant::error::CliError;
 use kvant::{bench, chat, eval, inspect, pull, run, signals, tokenize};
 
 /// Run quantised language models on this machine.
@@ -44,7 +43,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Eval(args) => eval::run(args),
-        Command::Pull(args) => pull::command::run(args).map_err(CliError::from),
+        Command::Pull(args) => pull::command::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -357,7 +357,10 @@ impl<B: Backend> Engine<B> {
                         };
                         debug_assert_ne!(victim, share.index);
                     }
-                    Err(error) => return Err(error.into()),
+                    Err(error) => {
+                        self.take_back(&granted)?;
+                        return Err(error.into());
+                    }
                 }
             }
         }

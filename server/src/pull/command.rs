@@ -7,6 +7,8 @@ use super::cache::Cache;
 use super::units::Bytes;
 use super::{PullError, pull};
 use crate::catalogue::{Catalogue, Entry};
+use crate::error::CliError;
+use crate::terminal;
 
 /// Download a model, or list the models known by name.
 ///
@@ -55,27 +57,24 @@ struct Row<'a> {
 }
 
 /// Runs the subcommand. Standard output gets the path of the model, the list, or JSON.
-pub fn run(args: &PullArgs) -> Result<(), PullError> {
+pub fn run(args: &PullArgs) -> Result<(), CliError> {
     let Some(model) = &args.model else {
         return list(args.json);
     };
     let pulled = pull(model, args.accept_licence)?;
-    if args.json {
-        print_json(&pulled);
-    } else {
-        println!("{}", pulled.path.display());
+    match args.json {
+        true => terminal::print_json(&pulled),
+        false => terminal::print_line(&pulled.path.display().to_string()),
     }
-    Ok(())
 }
 
-fn list(json: bool) -> Result<(), PullError> {
+fn list(json: bool) -> Result<(), CliError> {
     let cache = Cache::from_env()?;
-    let catalogue = Catalogue::load(cache.home())?;
+    let catalogue = Catalogue::load(cache.home()).map_err(PullError::from)?;
     let entries = catalogue.entries();
     if json {
         let rows: Vec<Row<'_>> = entries.iter().map(|entry| row(entry, &cache)).collect();
-        print_json(&rows);
-        return Ok(());
+        return terminal::print_json(&rows);
     }
     let width = entries
         .iter()
@@ -90,11 +89,14 @@ fn list(json: bool) -> Result<(), PullError> {
         };
         let size = Bytes(entry.bytes).to_string();
         let name = &entry.name;
-        println!("{name:width$}  {size:>9}  {state:4}  {}", entry.description);
-        println!(
+        terminal::print_line(&format!(
+            "{name:width$}  {size:>9}  {state:4}  {}",
+            entry.description
+        ))?;
+        terminal::print_line(&format!(
             "{:width$}  licence: {} ({})",
             "", entry.licence.name, entry.licence.url
-        );
+        ))?;
     }
     Ok(())
 }
@@ -111,12 +113,5 @@ fn row<'a>(entry: &'a Entry, cache: &Cache) -> Row<'a> {
         licence_url: &entry.licence.url,
         must_accept_licence: entry.licence.must_accept,
         path: cache.have(entry),
-    }
-}
-
-fn print_json(value: &impl Serialize) {
-    // Plain structs of strings and numbers always serialise.
-    if let Ok(text) = serde_json::to_string_pretty(value) {
-        println!("{text}");
     }
 }

@@ -164,3 +164,18 @@ fn a_reader_that_leaves_ends_it_quietly() {
         ended.err
     );
 }
+
+#[test]
+fn a_list_that_nobody_reads_ends_quietly() {
+    let kvant = Kvant::new();
+    for list in [&["pull", "--list"][..], &["pull", "--list", "--json"]] {
+        let mut command = kvant.command(list);
+        // A pipe whose reading end is closed before the program starts.
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        command.stdout(writer);
+        let ended: Ended = command.output().expect("kvant runs").into();
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        assert_eq!(ended.err, "");
+    }
+}
