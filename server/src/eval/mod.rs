@@ -27,8 +27,8 @@ const LOGIT_BYTES: usize = 64 << 20;
 /// The text is cut into chunks of --ctx tokens; the second half of each is measured, as llama.cpp's
 /// perplexity tool does, so that numbers compare. --save-logits keeps the predictions of a baseline;
 /// --base compares with them: KL divergence (mean, median, 99 %, max, in nats) and the share of tokens
-/// where both put the same token first. The arithmetic is that of --deterministic, which answers are
-/// generated with token by token.
+/// where both put the same token first. The arithmetic is the one that answers are generated with token
+/// by token; --as-prompt takes the faster one that prompts are read with, where the processor has one.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   kvant eval smollm2-135m --text wiki.txt --ctx 512
@@ -58,6 +58,10 @@ pub struct EvalArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "save_logits")]
     base: Option<PathBuf>,
 
+    /// Read the text as a prompt is read, whose arithmetic may differ from that of an answer
+    #[arg(long, conflicts_with = "deterministic")]
+    as_prompt: bool,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -73,9 +77,7 @@ pub fn run(args: &EvalArgs) -> Result<(), CliError> {
     }
     let text = terminal::read_text(&args.text)?;
     let base = args.base.as_deref().map(Reader::open).transpose()?;
-    let mut session = Session::load(&args.model, &args.engine, |open| {
-        Ok(options(open, args.ctx))
-    })?;
+    let mut session = Session::load(&args.model, &args.engine, |open| Ok(options(open, args)))?;
     let encode = EncodeOptions {
         add_special: true,
         parse_special: false,
@@ -116,12 +118,12 @@ pub fn run(args: &EvalArgs) -> Result<(), CliError> {
 }
 
 /// An engine for one chunk at a time, with as many rows of logits at once as memory allows.
-fn options(open: &OpenModel, ctx: usize) -> EngineOptions {
+fn options(open: &OpenModel, args: &EvalArgs) -> EngineOptions {
     let row_bytes = open.model.spec().vocab_size.max(1) * 4;
     EngineOptions {
         max_outputs: (LOGIT_BYTES / row_bytes).clamp(8, 256),
-        deterministic: true,
-        ..EngineOptions::single(ctx)
+        deterministic: !args.as_prompt,
+        ..EngineOptions::single(args.ctx)
     }
 }
 

@@ -4,6 +4,7 @@ mod bad_input;
 mod commands;
 mod pull;
 mod pull_sources;
+mod references;
 mod server;
 #[cfg(target_os = "linux")]
 mod stopping;
