@@ -4,7 +4,7 @@ use crate::case::{Case, CaseSequence, CaseStep, CaseWeight, Tolerance};
 use kvant_device::{
     KvLayerDecl, Node, Op, Program, Rows, ValueDesc, ValueId, WeightDecl, WeightId, WeightUse,
 };
-use kvant_quant::{KvFormat, WeightFormat};
+use kvant_quant::{KvFormat, KvFormats, WeightFormat};
 use smallvec::{SmallVec, smallvec};
 
 /// Reproducible numbers (SplitMix64, Steele et al. 2014).
@@ -49,6 +49,7 @@ pub(crate) struct CaseBuilder {
     weights: Vec<CaseWeight>,
     pub(crate) kv_layers: Vec<KvLayerDecl>,
     pub(crate) n_blocks: Vec<usize>,
+    pub(crate) kv: KvFormats,
 }
 
 impl CaseBuilder {
@@ -66,6 +67,7 @@ impl CaseBuilder {
             weights: Vec::new(),
             kv_layers: Vec::new(),
             n_blocks: Vec::new(),
+            kv: KvFormat::F16.into(),
         }
     }
 
@@ -181,7 +183,7 @@ impl CaseBuilder {
                 outputs.to_vec(),
             ),
             weights: self.weights,
-            kv_format: KvFormat::F16,
+            kv: self.kv,
             n_blocks: self.n_blocks,
             steps,
             tolerance,

@@ -1,7 +1,7 @@
 //! A case: program, weights, steps, tolerance.
 
 use kvant_device::{Program, WeightUse};
-use kvant_quant::KvFormat;
+use kvant_quant::KvFormats;
 
 /// One op, or a few that belong together, on one shape.
 #[derive(Debug, Clone)]
@@ -12,8 +12,8 @@ pub struct Case {
     pub program: Program,
     /// Bytes of each weight of the program, in its declared format.
     pub weights: Vec<CaseWeight>,
-    /// Format of keys and values in every KV layer.
-    pub kv_format: KvFormat,
+    /// Formats of keys and values in every KV layer.
+    pub kv: KvFormats,
     /// Blocks of each KV group.
     pub n_blocks: Vec<usize>,
     /// Steps in order; outputs of the last are compared.

@@ -6,8 +6,10 @@
 mod build;
 mod case;
 mod cases;
+mod kv_cases;
 mod run;
 
 pub use case::{Case, CaseSequence, CaseStep, CaseWeight, Tolerance};
-pub use cases::{attention_cases, cases, matmul_cases, row_cases};
+pub use cases::{cases, matmul_cases, row_cases};
+pub use kv_cases::attention_cases;
 pub use run::{Mismatch, RunError, check, run};

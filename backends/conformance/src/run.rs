@@ -126,19 +126,21 @@ fn bind_kv<B: Backend>(backend: &B, case: &Case) -> Result<KvBinding<B::Buffer>,
             what: "keys and values".to_owned(),
         };
         let k_block_bytes = case
-            .kv_format
+            .kv
+            .k
             .block_bytes(layer.n_kv_heads, layer.head_dim)
             .ok_or_else(overflow)?;
         let v_block_bytes = case
-            .kv_format
+            .kv
+            .v
             .block_bytes(layer.n_kv_heads, layer.v_head_dim)
             .ok_or_else(overflow)?;
         let n_blocks = case.n_blocks[layer.group];
         let (k_offset, v_offset) = (offset, offset + n_blocks * k_block_bytes);
         offset = v_offset + n_blocks * v_block_bytes;
         layers.push(KvLayerBinding {
-            k_format: case.kv_format,
-            v_format: case.kv_format,
+            k_format: case.kv.k,
+            v_format: case.kv.v,
             k_offset,
             v_offset,
             k_block_bytes,

@@ -3,7 +3,6 @@
 //! A block of keys or values is `[KV_BLOCK_TOKENS, n_kv_heads, head_dim]`, row-major.
 
 use crate::backend::RefBuffer;
-use half::f16;
 use kvant_device::{Attention, HeadShape, KvBinding, KvLayerDecl, NO_BLOCK, StepInput};
 use kvant_quant::{KV_BLOCK_TOKENS, KvFormat};
 
@@ -44,23 +43,10 @@ pub(crate) fn write_kv(
     }
 }
 
+/// Writes one token's heads, `[n_kv_heads, head_dim]`.
 fn store(block: &mut [u8], format: KvFormat, slot: usize, row: &[f32]) {
-    match format {
-        KvFormat::F16 => {
-            let dst = &mut block[slot * row.len() * 2..][..row.len() * 2];
-            for (dst, &value) in dst.chunks_exact_mut(2).zip(row) {
-                dst.copy_from_slice(&f16::from_f32(value).to_le_bytes());
-            }
-        }
-        other => unreachable!("{} is refused when a program is prepared", other.name()),
-    }
-}
-
-fn load(block: &[u8], format: KvFormat, index: usize) -> f64 {
-    match format {
-        KvFormat::F16 => f16::from_le_bytes([block[2 * index], block[2 * index + 1]]).to_f64(),
-        other => unreachable!("{} is refused when a program is prepared", other.name()),
-    }
+    let bytes = row.len() * format.element_bytes();
+    format.encode(row, &mut block[slot * bytes..][..bytes]);
 }
 
 /// One head of keys or values of a sequence's blocks `first_block..`, decoded, `[tokens, dim]`; zeros in
@@ -75,6 +61,8 @@ fn head_of_blocks(
     dim: usize,
 ) -> Vec<f64> {
     let (offset, block_bytes) = region;
+    let head_bytes = dim * format.element_bytes();
+    let mut head = vec![0.0; dim];
     let mut out = Vec::with_capacity(table.len() * KV_BLOCK_TOKENS * dim);
     for &id in table {
         if id == NO_BLOCK {
@@ -83,8 +71,9 @@ fn head_of_blocks(
         }
         let block = &bytes[offset + id as usize * block_bytes..];
         for slot in 0..KV_BLOCK_TOKENS {
-            let first = (slot * n_kv_heads + kv_head) * dim;
-            out.extend((first..first + dim).map(|index| load(block, format, index)));
+            let first = (slot * n_kv_heads + kv_head) * head_bytes;
+            format.decode(&block[first..first + head_bytes], &mut head);
+            out.extend(head.iter().map(|&x| f64::from(x)));
         }
     }
     out

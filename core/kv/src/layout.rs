@@ -191,6 +191,7 @@ impl KvArena {
 mod tests {
     use super::*;
     use crate::geometry::{KvGroup, LayerGeometry};
+    use kvant_quant::KvFormats;
     use proptest::prelude::*;
 
     fn layer(n_kv_heads: usize, k: usize, v: usize, group: usize) -> LayerGeometry {
@@ -220,6 +221,16 @@ mod tests {
         assert_eq!(layout.group_bytes_per_token(0), 23_040);
         assert_eq!(layout.block_bytes(7, KvSide::V), 32 * 3 * 64 * 2);
         assert_eq!(layout.total_bytes(&[10]).unwrap(), 23_040 * 32 * 10);
+        let layout = KvLayout::new(&KvPlan::uniform(30, KvFormat::F32), &g).unwrap();
+        assert_eq!(layout.group_bytes_per_token(0), 2 * 23_040);
+        let mixed = KvFormats {
+            k: KvFormat::F32,
+            v: KvFormat::F16,
+        };
+        let layout = KvLayout::new(&KvPlan::uniform(30, mixed), &g).unwrap();
+        assert_eq!(layout.group_bytes_per_token(0), 3 * 23_040 / 2);
+        assert_eq!(layout.block_bytes(7, KvSide::K), 32 * 3 * 64 * 4);
+        assert_eq!(layout.block_bytes(7, KvSide::V), 32 * 3 * 64 * 2);
     }
 
     #[test]
@@ -251,17 +262,29 @@ mod tests {
     proptest! {
         #[test]
         fn regions_are_aligned_apart_and_inside(
-            shapes in prop::collection::vec((1usize..5, 1usize..100, 1usize..100, 0usize..2), 1..8),
+            shapes in prop::collection::vec(
+                (1usize..5, 1usize..100, 1usize..100, 0usize..2, 0usize..KvFormats::all().count()),
+                1..8,
+            ),
             n_blocks in prop::collection::vec(0usize..50, 2),
         ) {
-            let layers: Vec<_> = shapes.iter().map(|&(h, k, v, g)| layer(h, k, v, g)).collect();
-            let plan = KvPlan::uniform(layers.len(), KvFormat::F16);
+            let layers: Vec<_> = shapes.iter().map(|&(h, k, v, g, _)| layer(h, k, v, g)).collect();
+            let mut plan = KvPlan::uniform(layers.len(), KvFormat::F16);
+            for (layer, shape) in plan.layers.iter_mut().zip(&shapes) {
+                let formats = KvFormats::all().nth(shape.4).unwrap();
+                (layer.k, layer.v) = (formats.k, formats.v);
+            }
             let arena = KvLayout::new(&plan, &geometry(layers.clone())).unwrap().arena(&n_blocks).unwrap();
             let mut end = 0;
             for (i, l) in layers.iter().enumerate() {
-                for (side, head_dim) in [(KvSide::K, l.head_dim_k), (KvSide::V, l.head_dim_v)] {
+                let formats = plan.layers[i];
+                for (side, format, head_dim) in [
+                    (KvSide::K, formats.k, l.head_dim_k),
+                    (KvSide::V, formats.v, l.head_dim_v),
+                ] {
                     let region = arena.region(i, side);
-                    prop_assert_eq!(region.block_bytes, 32 * l.n_kv_heads * head_dim * 2);
+                    prop_assert_eq!(region.format, format);
+                    prop_assert_eq!(region.block_bytes, 32 * l.n_kv_heads * head_dim * format.element_bytes());
                     prop_assert_eq!(region.offset % REGION_ALIGN_BYTES, 0);
                     prop_assert!(region.offset >= end);
                     end = region.offset + region.block_bytes * n_blocks[l.group];

@@ -27,7 +27,7 @@ mod table;
 pub use error::KvError;
 pub use geometry::{KvGeometry, KvGroup, LayerGeometry};
 pub use integrity::{IntegrityError, check_integrity};
-pub use kvant_quant::{KV_BLOCK_TOKENS, KvFormat};
+pub use kvant_quant::{KV_BLOCK_TOKENS, KvFormat, KvFormats};
 pub use layout::{KvArena, KvLayout, KvRegion, KvSide, REGION_ALIGN_BYTES};
 pub use plan::{KvPlan, LayerPlan};
 pub use pool::{BlockId, BlockPool, BlockState, PoolCounters};

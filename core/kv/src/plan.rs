@@ -1,7 +1,7 @@
 //! Which format each layer's keys and values take.
 
 use crate::error::KvError;
-use kvant_quant::KvFormat;
+use kvant_quant::{KvFormat, KvFormats};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
@@ -31,12 +31,23 @@ pub struct KvPlan {
     pub layers: Vec<LayerPlan>,
 }
 
+impl LayerPlan {
+    /// The formats.
+    pub fn formats(&self) -> KvFormats {
+        KvFormats {
+            k: self.k,
+            v: self.v,
+        }
+    }
+}
+
 impl KvPlan {
-    /// The same format for the keys and values of all layers, nothing kept open.
-    pub fn uniform(n_layers: usize, format: KvFormat) -> Self {
+    /// The same formats in all layers, nothing kept open. One format alone is that of keys and values.
+    pub fn uniform(n_layers: usize, formats: impl Into<KvFormats>) -> Self {
+        let KvFormats { k, v } = formats.into();
         let layer = LayerPlan {
-            k: format,
-            v: format,
+            k,
+            v,
             open_first_blocks: 0,
             open_last_blocks: 0,
         };
@@ -72,10 +83,7 @@ impl fmt::Display for KvPlan {
             if last > first {
                 write!(f, "-{last}")?;
             }
-            write!(f, ":{}", layer.k.name())?;
-            if layer.v != layer.k {
-                write!(f, "/{}", layer.v.name())?;
-            }
+            write!(f, ":{}", layer.formats())?;
             if layer.open_first_blocks > 0 || layer.open_last_blocks > 0 {
                 write!(
                     f,
@@ -99,13 +107,7 @@ mod format_name {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<KvFormat, D::Error> {
         let name = String::deserialize(input)?;
-        KvFormat::from_name(&name).ok_or_else(|| {
-            let known: Vec<&str> = KvFormat::ALL.iter().map(|format| format.name()).collect();
-            D::Error::custom(format!(
-                "KV format {name:?} is unknown; known are {}",
-                known.join(", ")
-            ))
-        })
+        name.parse().map_err(D::Error::custom)
     }
 }
 
@@ -121,6 +123,18 @@ mod tests {
         assert_eq!(serde_json::from_str::<KvPlan>(&text).unwrap(), plan);
         let short: KvPlan = serde_json::from_str(r#"{"layers":[{"k":"f16","v":"f16"}]}"#).unwrap();
         assert_eq!(short, KvPlan::uniform(1, KvFormat::F16));
+    }
+
+    #[test]
+    fn keys_and_values_may_differ() {
+        let formats: KvFormats = "f32/f16".parse().unwrap();
+        let mut plan = KvPlan::uniform(4, formats);
+        assert_eq!(plan.layers[3].formats(), formats);
+        assert_eq!(plan.to_string(), "0-3:f32/f16");
+        plan.layers[0].k = KvFormat::F16;
+        let text = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<KvPlan>(&text).unwrap(), plan);
+        assert_eq!(plan.to_string(), "0:f16 1-3:f32/f16");
     }
 
     #[test]

@@ -16,5 +16,5 @@ pub use encode::encode;
 pub use endian::swap_block_endianness;
 pub use error::QuantError;
 pub use format::{BlockLayout, WeightFormat};
-pub use kv_format::{KV_BLOCK_TOKENS, KvFormat};
+pub use kv_format::{KV_BLOCK_TOKENS, KvFormat, KvFormats, UnknownKvFormat};
 pub use weights::decode;
