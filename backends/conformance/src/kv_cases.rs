@@ -23,7 +23,8 @@ fn tolerance(kv: KvFormats) -> Tolerance {
     }
 }
 
-/// Attention over paged keys and values: shapes, windows, caps, ragged batches, shuffled blocks.
+/// Attention over paged keys and values: shapes, windows, caps, ragged batches, shuffled blocks; every
+/// format of keys with every format of values.
 pub fn attention_cases() -> Vec<Case> {
     let mut all = Vec::new();
     let f16 = KvFormats::from(KvFormat::F16);
@@ -40,7 +41,7 @@ pub fn attention_cases() -> Vec<Case> {
         &[(40, 17), (0, 5), (95, 1)],
         &[(600, 3), (1100, 1)],
     ];
-    for heads in HEADS {
+    for (h, heads) in HEADS.into_iter().enumerate() {
         for (i, history) in histories.into_iter().enumerate() {
             for (window, softcap) in masks {
                 // The long contexts on one head shape with and without a window are enough.
@@ -49,9 +50,17 @@ pub fn attention_cases() -> Vec<Case> {
                 }
                 all.push(attention_case(heads, history, window, softcap, f16));
             }
+            // Other formats on one mask each: masks know nothing of formats.
+            for (f, kv) in KvFormats::all().filter(|&kv| kv != f16).enumerate() {
+                if i == 4 && heads.head_dim > 64 {
+                    continue;
+                }
+                let (window, softcap) = masks[(h + i + f) % masks.len()];
+                all.push(attention_case(heads, history, window, softcap, kv));
+            }
         }
     }
-    all.push(copy_case(f16));
+    all.extend(KvFormats::all().map(copy_case));
     all
 }
 

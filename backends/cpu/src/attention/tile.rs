@@ -3,7 +3,7 @@
 use super::partial::Partial;
 use super::{Method, SCORE_STRIDE, SPLIT_TOKENS, scores, softmax, values};
 use crate::Level;
-use crate::kv::{F16Keys, F16Values, KeyTile, ValueTile};
+use crate::kv::{F16Keys, F16Values, F32Keys, F32Values, KeyTile, ValueTile};
 use crate::memory::Carver;
 use crate::vector::{F32s, Kernel, dispatch};
 use kvant_quant::{KV_BLOCK_TOKENS, KvFormat};
@@ -165,98 +165,206 @@ impl Tile<'_> {
             {
                 return super::tiles::attend(self, splits, tiles, base, into);
             }
-            match (self.kv.k_format, self.kv.v_format) {
-                (KvFormat::F16, KvFormat::F16) => dispatch(
-                    level,
-                    Attend::<F16Keys, F16Values> {
+            for split in splits {
+                if let Some(part) = self.split(split) {
+                    self.attend_split(level, part, scratch, base, into);
+                }
+            }
+        }
+    }
+
+    /// What the tile sees of a split; `None` when it sees nothing.
+    fn split(&self, split: usize) -> Option<Split> {
+        let any = self.seen_by_any();
+        let start = any.start.max(split * SPLIT_TOKENS);
+        let end = any.end.min((split + 1) * SPLIT_TOKENS);
+        let first_block = start / KV_BLOCK_TOKENS;
+        (start < end).then(|| Split {
+            start,
+            end,
+            first_block,
+            n_blocks: end.div_ceil(KV_BLOCK_TOKENS) - first_block,
+        })
+    }
+
+    /// Scores by the format of keys, then weights and sums by the format of values: a format of one
+    /// side never meets one of the other in a kernel.
+    ///
+    /// # Safety
+    /// As [`Tile::attend`].
+    unsafe fn attend_split(
+        &self,
+        level: Level,
+        split: Split,
+        scratch: &TileScratch,
+        base: *mut u8,
+        into: Partials,
+    ) {
+        let scores = base.wrapping_add(scratch.scores).cast();
+        // SAFETY: by the caller.
+        unsafe {
+            macro_rules! score {
+                ($keys:ty) => {{
+                    let keys = PhantomData::<$keys>;
+                    let kernel = Score {
                         tile: self,
-                        splits,
-                        scratch,
-                        base,
+                        split,
+                        scores,
+                        keys,
+                    };
+                    dispatch(level, kernel)
+                }};
+            }
+            match self.kv.k_format {
+                KvFormat::F16 => score!(F16Keys),
+                KvFormat::F32 => score!(F32Keys),
+            }
+            let part = Partials {
+                max: base.add(scratch.max).cast(),
+                sum: base.add(scratch.sum).cast(),
+                values: base.add(scratch.values).cast(),
+            };
+            macro_rules! mix {
+                ($values:ty) => {{
+                    let values = PhantomData::<$values>;
+                    let kernel = Mix {
+                        tile: self,
+                        split,
+                        scores,
+                        part,
                         into,
-                        formats: PhantomData,
-                    },
-                ),
-                (k, v) => unreachable!(
-                    "{} and {} are refused when a program is prepared",
-                    k.name(),
-                    v.name()
-                ),
+                        values,
+                    };
+                    dispatch(level, kernel)
+                }};
+            }
+            match self.kv.v_format {
+                KvFormat::F16 => mix!(F16Values),
+                KvFormat::F32 => mix!(F32Values),
             }
         }
     }
 }
 
-struct Attend<'a, K, T> {
-    tile: &'a Tile<'a>,
-    splits: Range<usize>,
-    scratch: &'a TileScratch,
-    base: *mut u8,
-    into: Partials,
-    formats: PhantomData<(K, T)>,
+/// Tokens `start..end` of a split, which lie in `n_blocks` blocks. Columns of the scores count from
+/// the first token of the first block.
+#[derive(Debug, Clone, Copy)]
+struct Split {
+    start: usize,
+    end: usize,
+    first_block: usize,
+    n_blocks: usize,
 }
 
-impl<K: KeyTile, T: ValueTile> Kernel for Attend<'_, K, T> {
+impl Split {
+    /// The token of column 0.
+    fn origin(&self) -> usize {
+        self.first_block * KV_BLOCK_TOKENS
+    }
+
+    /// Block `b` of the split among the blocks of `base`.
+    ///
+    /// # Safety
+    /// `b < n_blocks`, and the tile sees the block.
+    #[inline(always)]
+    unsafe fn block(
+        &self,
+        tile: &Tile<'_>,
+        b: usize,
+        base: *mut u8,
+        block_bytes: usize,
+    ) -> *mut u8 {
+        // SAFETY: by the caller; tables hold every block of the context.
+        unsafe {
+            let id = *tile.table.get_unchecked(self.first_block + b) as usize;
+            base.add(id * block_bytes)
+        }
+    }
+}
+
+/// Scores of a split: `[rows][SCORE_STRIDE]`.
+struct Score<'a, K> {
+    tile: &'a Tile<'a>,
+    split: Split,
+    scores: *mut f32,
+    keys: PhantomData<K>,
+}
+
+impl<K: KeyTile> Kernel for Score<'_, K> {
     type Out = ();
 
     #[inline(always)]
     unsafe fn run<V: F32s>(self) {
-        let tile = self.tile;
+        let (tile, split) = (self.tile, self.split);
         let n_rows = tile.n_tokens * tile.group;
         // SAFETY: by the caller of `attend`.
         unsafe {
-            let score = self.base.add(self.scratch.scores).cast::<f32>();
-            let part = Partials {
-                max: self.base.add(self.scratch.max).cast(),
-                sum: self.base.add(self.scratch.sum).cast(),
-                values: self.base.add(self.scratch.values).cast(),
+            let key = |b: usize| {
+                let at = split.block(tile, b, tile.kv.keys, tile.kv.k_block_bytes);
+                K::new(at, tile.kv_head, tile.head_dim)
             };
-            for split in self.splits {
-                let any = tile.seen_by_any();
-                let start = any.start.max(split * SPLIT_TOKENS);
-                let end = any.end.min((split + 1) * SPLIT_TOKENS);
-                if start >= end {
-                    continue;
-                }
-                let first_block = start / KV_BLOCK_TOKENS;
-                let n_blocks = end.div_ceil(KV_BLOCK_TOKENS) - first_block;
-                // Columns of the scores count from the first block.
-                let origin = first_block * KV_BLOCK_TOKENS;
-                let block = |b: usize| *tile.table.get_unchecked(first_block + b) as usize;
-                let key = |b: usize| {
-                    let at = tile.kv.keys.add(block(b) * tile.kv.k_block_bytes);
-                    K::new(at, tile.kv_head, tile.head_dim)
-                };
-                let value = |b: usize| {
-                    let at = tile.kv.values.add(block(b) * tile.kv.v_block_bytes);
-                    T::new(at, tile.kv_head, tile.v_head_dim)
-                };
-                scores::scores::<V, K>(tile.queries, n_rows, tile.head_dim, n_blocks, key, score);
-                for row in 0..n_rows {
-                    let seen = tile.seen(row / tile.group);
-                    let (max, sum) = softmax::weights::<V>(
-                        score.add(row * SCORE_STRIDE),
-                        n_blocks * KV_BLOCK_TOKENS,
-                        seen.start.max(start) - origin,
-                        seen.end.min(end).saturating_sub(origin),
-                        tile.softcap,
-                    );
-                    *part.max.add(row) = max;
-                    *part.sum.add(row) = sum;
-                }
-                values::values::<V, T>(
-                    score,
-                    n_rows,
-                    tile.v_head_dim,
-                    start - origin,
-                    end - origin,
-                    value,
-                    part.values,
+            scores::scores::<V, K>(
+                tile.queries,
+                n_rows,
+                tile.head_dim,
+                split.n_blocks,
+                key,
+                self.scores,
+            );
+        }
+    }
+}
+
+/// Turns scores into weights, sums values by them, and folds the result into `into`.
+struct Mix<'a, T> {
+    tile: &'a Tile<'a>,
+    split: Split,
+    scores: *mut f32,
+    /// The split's own partials.
+    part: Partials,
+    into: Partials,
+    values: PhantomData<T>,
+}
+
+impl<T: ValueTile> Kernel for Mix<'_, T> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: F32s>(self) {
+        let (tile, split, part) = (self.tile, self.split, self.part);
+        let Split { start, end, .. } = split;
+        let origin = split.origin();
+        let n_rows = tile.n_tokens * tile.group;
+        // SAFETY: by the caller of `attend`.
+        unsafe {
+            let value = |b: usize| {
+                let at = split.block(tile, b, tile.kv.values, tile.kv.v_block_bytes);
+                T::new(at, tile.kv_head, tile.v_head_dim)
+            };
+            for row in 0..n_rows {
+                let seen = tile.seen(row / tile.group);
+                let (max, sum) = softmax::weights::<V>(
+                    self.scores.add(row * SCORE_STRIDE),
+                    split.n_blocks * KV_BLOCK_TOKENS,
+                    seen.start.max(start) - origin,
+                    seen.end.min(end).saturating_sub(origin),
+                    tile.softcap,
                 );
-                for row in 0..n_rows {
-                    let into = self.into.row(row, tile.v_head_dim);
-                    into.fold::<V>(part.row(row, tile.v_head_dim), tile.v_head_dim);
-                }
+                *part.max.add(row) = max;
+                *part.sum.add(row) = sum;
+            }
+            values::values::<V, T>(
+                self.scores,
+                n_rows,
+                tile.v_head_dim,
+                start - origin,
+                end - origin,
+                value,
+                part.values,
+            );
+            for row in 0..n_rows {
+                let into = self.into.row(row, tile.v_head_dim);
+                into.fold::<V>(part.row(row, tile.v_head_dim), tile.v_head_dim);
             }
         }
     }

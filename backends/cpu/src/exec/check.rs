@@ -6,7 +6,6 @@ use kvant_device::{
     DeviceError, Epilogue, HeadShape, KvBinding, Node, Norm, Op, Program, QkNorm, QkRope, Rows,
     ValueDesc, WeightId,
 };
-use kvant_quant::KvFormat;
 
 type Check = Result<(), &'static str>;
 
@@ -295,7 +294,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether every layer's blocks lie in the buffer, in a format there are kernels for.
+/// Whether every layer's blocks lie in the buffer, aligned for their format.
 pub(crate) fn check_kv(program: &Program, kv: &KvBinding<CpuBuffer>) -> Result<(), DeviceError> {
     let error = |why| DeviceError::Program {
         node: 0,
@@ -324,16 +323,14 @@ pub(crate) fn check_kv(program: &Program, kv: &KvBinding<CpuBuffer>) -> Result<(
                 binding.v_block_bytes,
             ),
         ] {
-            if format != KvFormat::F16 {
-                return Err(DeviceError::Unsupported {
-                    op: "PagedAttention",
-                    why: format!("there are no kernels for {} blocks", format.name()),
-                });
-            }
             let least = format
                 .block_bytes(decl.n_kv_heads, head_dim)
                 .ok_or_else(|| error("the size of a block overflows"))?;
-            if block_bytes < least || !block_bytes.is_multiple_of(2) || !offset.is_multiple_of(2) {
+            let align = format.align_bytes();
+            if block_bytes < least
+                || !block_bytes.is_multiple_of(align)
+                || !offset.is_multiple_of(align)
+            {
                 return Err(error("blocks are too small or misaligned"));
             }
             let end = n_blocks

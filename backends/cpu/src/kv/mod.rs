@@ -5,9 +5,11 @@
 //! elements are lanes. Another format is another implementation of [`KeyTile`] and [`ValueTile`].
 
 mod f16;
+mod f32;
 mod write;
 
 pub(crate) use f16::{F16Keys, F16Values};
+pub(crate) use f32::{F32Keys, F32Values};
 pub(crate) use write::write_token;
 
 use crate::vector::F32s;

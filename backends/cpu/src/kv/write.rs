@@ -1,6 +1,6 @@
 //! Writing a token's keys and values.
 
-use super::{F16Keys, F16Values, KeyTile, ValueTile};
+use super::{F16Keys, F16Values, F32Keys, F32Values, KeyTile, ValueTile};
 use crate::vector::F32s;
 use kvant_quant::KvFormat;
 
@@ -8,8 +8,7 @@ use kvant_quant::KvFormat;
 /// blocks at `k_block` and `v_block`.
 ///
 /// # Safety
-/// As [`KeyTile::write`] and [`ValueTile::write`]; the formats have been checked by
-/// [`super::super::exec`] when the program was prepared.
+/// As [`KeyTile::write`] and [`ValueTile::write`]; the blocks are in these formats.
 #[inline(always)]
 pub(crate) unsafe fn write_token<V: F32s>(
     (k_format, k_block): (KvFormat, *mut u8),
@@ -25,13 +24,17 @@ pub(crate) unsafe fn write_token<V: F32s>(
             KvFormat::F16 => {
                 F16Keys::new(k_block, kv_head, head_dim).write::<V>(token, key, head_dim)
             }
-            other => unreachable!("{} is refused when a program is prepared", other.name()),
+            KvFormat::F32 => {
+                F32Keys::new(k_block, kv_head, head_dim).write::<V>(token, key, head_dim)
+            }
         }
         match v_format {
             KvFormat::F16 => {
                 F16Values::new(v_block, kv_head, v_head_dim).write::<V>(token, value, v_head_dim)
             }
-            other => unreachable!("{} is refused when a program is prepared", other.name()),
+            KvFormat::F32 => {
+                F32Values::new(v_block, kv_head, v_head_dim).write::<V>(token, value, v_head_dim)
+            }
         }
     }
 }
