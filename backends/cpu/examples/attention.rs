@@ -187,7 +187,7 @@ impl Bench {
         }];
         let mut best = f64::INFINITY;
         for _ in 0..runs {
-            let (clock, cpu) = (Instant::now(), thread_cpu_seconds());
+            let clock = Instant::now();
             self.backend.submit(
                 &mut self.exec,
                 &StepInput {
@@ -198,24 +198,10 @@ impl Bench {
                     copies: &[],
                 },
             )?;
-            // Alone, the time on the CPU says more than the clock where others run too.
-            let seconds = match (cpu, thread_cpu_seconds()) {
-                (Some(before), Some(after)) if self.backend.caps().parallelism == 1 => {
-                    after - before
-                }
-                _ => clock.elapsed().as_secs_f64(),
-            };
-            best = best.min(seconds);
+            best = best.min(clock.elapsed().as_secs_f64());
         }
         Ok(best)
     }
-}
-
-/// Time that this thread was on a CPU, in seconds, as Linux tells.
-fn thread_cpu_seconds() -> Option<f64> {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let nanoseconds: u64 = stat.split(' ').next()?.parse().ok()?;
-    Some(nanoseconds as f64 * 1e-9)
 }
 
 fn main() -> Result<(), DeviceError> {

@@ -7,6 +7,8 @@ use kvant_quant::KV_BLOCK_TOKENS;
 
 /// Vectors of tokens that are in registers at once.
 const COLUMNS: usize = 4;
+/// How many blocks before their turn keys are asked for.
+const BLOCKS_AHEAD: usize = 2;
 
 /// Writes `scores[row][token - first]` for all rows and the tokens of `blocks`, whose tiles are
 /// `key(0), key(1), …`. Queries are `[rows][head_dim]`.
@@ -32,11 +34,17 @@ pub(super) unsafe fn scores<V: F32s, K: KeyTile>(
                 let column = at + c;
                 (key(column / vectors), column % vectors * V::LANES)
             });
+            let coming = at / vectors + BLOCKS_AHEAD;
+            let whole = COLUMNS.div_ceil(vectors);
+            // Blocks begin at a multiple of `vectors`, and the last ones have nothing behind them.
+            let ahead = (at.is_multiple_of(vectors) && coming + whole <= n_blocks)
+                .then(|| std::array::from_fn(|b| key(coming + b.min(whole - 1))));
             rows::<V, K, COLUMNS>(
                 queries,
                 n_rows,
                 head_dim,
                 &columns,
+                ahead,
                 scores.add(at * V::LANES),
             );
             at += COLUMNS;
@@ -51,6 +59,7 @@ pub(super) unsafe fn scores<V: F32s, K: KeyTile>(
                 n_rows,
                 head_dim,
                 &columns,
+                None,
                 scores.add(at * V::LANES),
             );
             at += 2;
@@ -58,13 +67,14 @@ pub(super) unsafe fn scores<V: F32s, K: KeyTile>(
     }
 }
 
-/// All rows against `C` columns.
+/// All rows against `C` columns. The first rows ask for the keys `ahead`.
 #[inline(always)]
 unsafe fn rows<V: F32s, K: KeyTile, const C: usize>(
     queries: *const f32,
     n_rows: usize,
     head_dim: usize,
     columns: &[(K, usize); C],
+    ahead: Option<[K; C]>,
     scores: *mut f32,
 ) {
     let most = if V::REGISTERS >= 32 { 6 } else { 3 };
@@ -73,15 +83,16 @@ unsafe fn rows<V: F32s, K: KeyTile, const C: usize>(
     unsafe {
         while row < n_rows {
             let n = most.min(n_rows - row);
+            let ahead = ahead.filter(|_| row == 0);
             let q = queries.add(row * head_dim);
             let s = scores.add(row * SCORE_STRIDE);
             match n {
-                1 => micro::<V, K, 1, C>(q, head_dim, columns, s),
-                2 => micro::<V, K, 2, C>(q, head_dim, columns, s),
-                3 => micro::<V, K, 3, C>(q, head_dim, columns, s),
-                4 => micro::<V, K, 4, C>(q, head_dim, columns, s),
-                5 => micro::<V, K, 5, C>(q, head_dim, columns, s),
-                _ => micro::<V, K, 6, C>(q, head_dim, columns, s),
+                1 => micro::<V, K, 1, C>(q, head_dim, columns, ahead, s),
+                2 => micro::<V, K, 2, C>(q, head_dim, columns, ahead, s),
+                3 => micro::<V, K, 3, C>(q, head_dim, columns, ahead, s),
+                4 => micro::<V, K, 4, C>(q, head_dim, columns, ahead, s),
+                5 => micro::<V, K, 5, C>(q, head_dim, columns, ahead, s),
+                _ => micro::<V, K, 6, C>(q, head_dim, columns, ahead, s),
             }
             row += n;
         }
@@ -94,12 +105,19 @@ unsafe fn micro<V: F32s, K: KeyTile, const R: usize, const C: usize>(
     queries: *const f32,
     head_dim: usize,
     columns: &[(K, usize); C],
+    ahead: Option<[K; C]>,
     scores: *mut f32,
 ) {
+    let blocks_ahead = (C * V::LANES).div_ceil(KV_BLOCK_TOKENS);
     // SAFETY: by the caller.
     unsafe {
         let mut sums = [[V::splat(0.0); C]; R];
         for d in 0..head_dim {
+            if let Some(ahead) = ahead {
+                for tile in &ahead[..blocks_ahead] {
+                    tile.prefetch(d);
+                }
+            }
             let keys = columns.map(|(tile, token)| tile.tokens::<V>(d, token));
             for r in 0..R {
                 let q = V::splat(*queries.add(r * head_dim + d));

@@ -341,6 +341,7 @@ impl<T: ValueTile> Kernel for Mix<'_, T> {
                 let at = split.block(tile, b, tile.kv.values, tile.kv.v_block_bytes);
                 T::new(at, tile.kv_head, tile.v_head_dim)
             };
+            values::prefetch(split.n_blocks, tile.v_head_dim, value);
             for row in 0..n_rows {
                 let seen = tile.seen(row / tile.group);
                 let (max, sum) = softmax::weights::<V>(

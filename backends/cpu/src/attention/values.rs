@@ -7,6 +7,23 @@ use kvant_quant::KV_BLOCK_TOKENS;
 
 /// Vectors of elements that are in registers at once.
 const COLUMNS: usize = 4;
+/// How many blocks before their turn values are asked for.
+const BLOCKS_AHEAD: usize = 2;
+
+/// Asks for the values of the first blocks of a split before their turn.
+#[inline(always)]
+pub(super) fn prefetch<T: ValueTile>(
+    n_blocks: usize,
+    v_head_dim: usize,
+    value: impl Fn(usize) -> T,
+) {
+    for block in 0..n_blocks.min(BLOCKS_AHEAD) {
+        let tile = value(block);
+        for token in 0..KV_BLOCK_TOKENS {
+            tile.prefetch(token, 0, v_head_dim, v_head_dim);
+        }
+    }
+}
 
 /// Writes `out[row][d] = sum over tokens of weights[row][token] * value[token][d]` for tokens
 /// `0..n_tokens` of the tiles `value(0), value(1), …`.
@@ -104,8 +121,15 @@ unsafe fn micro<V: F32s, T: ValueTile, const R: usize, const C: usize>(
             let end = job
                 .n_tokens
                 .min((token / KV_BLOCK_TOKENS + 1) * KV_BLOCK_TOKENS);
+            // The first rows ask for what all of them will read.
+            let coming = token / KV_BLOCK_TOKENS + BLOCKS_AHEAD;
+            let ahead =
+                (row == 0 && coming * KV_BLOCK_TOKENS < job.n_tokens).then(|| value(coming));
             while token < end {
                 let slot = token % KV_BLOCK_TOKENS;
+                if let Some(ahead) = ahead {
+                    ahead.prefetch(slot, d, C * V::LANES, job.v_head_dim);
+                }
                 let v: [V; C] = std::array::from_fn(|c| {
                     if whole {
                         tile.elements(slot, d + c * V::LANES, job.v_head_dim)

@@ -1,6 +1,7 @@
 //! Keys and values in binary16.
 
 use super::{KeyTile, ValueTile};
+use crate::arch::{CACHE_LINE_BYTES, prefetch};
 use crate::vector::{F32s, MAX_LANES, load_first};
 use kvant_quant::KV_BLOCK_TOKENS;
 
@@ -24,6 +25,11 @@ impl KeyTile for F16Keys {
     unsafe fn tokens<V: F32s>(self, d: usize, token: usize) -> V {
         // SAFETY: by the caller; lanes end within the row of 32 tokens.
         unsafe { V::load_f16(self.0.add(d * KV_BLOCK_TOKENS + token)) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, d: usize) {
+        prefetch(self.0.wrapping_add(d * KV_BLOCK_TOKENS).cast());
     }
 
     #[inline(always)]
@@ -62,6 +68,13 @@ impl ValueTile for F16Values {
     unsafe fn elements<V: F32s>(self, token: usize, d: usize, v_head_dim: usize) -> V {
         // SAFETY: by the caller.
         unsafe { V::load_f16(self.0.add(token * v_head_dim + d)) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, token: usize, d: usize, n: usize, v_head_dim: usize) {
+        for element in (d..d + n).step_by(CACHE_LINE_BYTES / 2) {
+            prefetch(self.0.wrapping_add(token * v_head_dim + element).cast());
+        }
     }
 
     #[inline(always)]

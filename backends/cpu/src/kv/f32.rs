@@ -1,6 +1,7 @@
 //! Keys and values in binary32: as they come.
 
 use super::{KeyTile, ValueTile};
+use crate::arch::{CACHE_LINE_BYTES, prefetch};
 use crate::vector::{F32s, load_first};
 use kvant_quant::KV_BLOCK_TOKENS;
 
@@ -24,6 +25,13 @@ impl KeyTile for F32Keys {
     unsafe fn tokens<V: F32s>(self, d: usize, token: usize) -> V {
         // SAFETY: by the caller; lanes end within the row of 32 tokens.
         unsafe { V::load(self.0.add(d * KV_BLOCK_TOKENS + token)) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, d: usize) {
+        for token in (0..KV_BLOCK_TOKENS).step_by(CACHE_LINE_BYTES / 4) {
+            prefetch(self.0.wrapping_add(d * KV_BLOCK_TOKENS + token).cast());
+        }
     }
 
     #[inline(always)]
@@ -57,6 +65,13 @@ impl ValueTile for F32Values {
     unsafe fn elements<V: F32s>(self, token: usize, d: usize, v_head_dim: usize) -> V {
         // SAFETY: by the caller.
         unsafe { V::load(self.0.add(token * v_head_dim + d)) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, token: usize, d: usize, n: usize, v_head_dim: usize) {
+        for element in (d..d + n).step_by(CACHE_LINE_BYTES / 4) {
+            prefetch(self.0.wrapping_add(token * v_head_dim + element).cast());
+        }
     }
 
     #[inline(always)]

@@ -28,6 +28,9 @@ pub(crate) trait KeyTile: Copy {
     /// As [`F32s`]; `d` and `token` lie in the tile.
     unsafe fn tokens<V: F32s>(self, d: usize, token: usize) -> V;
 
+    /// Asks for element `d` of all tokens before it is needed; `d` may lie outside the tile.
+    fn prefetch(self, d: usize);
+
     /// Writes the key of one token.
     ///
     /// # Safety
@@ -48,6 +51,10 @@ pub(crate) trait ValueTile: Copy {
     /// # Safety
     /// As [`F32s`]; `d + LANES <= v_head_dim`.
     unsafe fn elements<V: F32s>(self, token: usize, d: usize, v_head_dim: usize) -> V;
+
+    /// Asks for `n` elements of `token` from `d` before they are needed; they may lie outside the
+    /// tile.
+    fn prefetch(self, token: usize, d: usize, n: usize, v_head_dim: usize);
 
     /// The last `n < LANES` elements of `token` from `d`, then zeros.
     ///
