@@ -4,6 +4,8 @@
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind, Output, State};
 
+use super::jinja::{eager, equal, invalid, is_scalar};
+
 /// How deep values may nest.
 const DEEPEST: usize = 128;
 
@@ -13,10 +15,14 @@ pub(super) fn print(
     state: &mut State<'_, '_>,
     value: &Value,
 ) -> Result<(), Error> {
-    match value.as_str() {
-        Some(text) => out.write_str(text).map_err(Error::from),
-        None => out.write_str(&to_str(state, value)?).map_err(Error::from),
+    // A buffer that grows takes up to three times its text for a moment.
+    if let Some(text) = value.as_str() {
+        charge(state, 2 * text.len())?;
+        return out.write_str(text).map_err(Error::from);
     }
+    let text = to_str(state, value)?;
+    charge(state, 2 * text.len())?;
+    out.write_str(&text).map_err(Error::from)
 }
 
 /// The filter `string`: Python's `str()`.
@@ -24,10 +30,14 @@ pub(super) fn string_filter(state: &State<'_, '_>, value: &Value) -> Result<Stri
     to_str(state, value)
 }
 
-fn to_str(state: &State<'_, '_>, value: &Value) -> Result<String, Error> {
+/// Python's `str()`.
+pub(super) fn to_str(state: &State<'_, '_>, value: &Value) -> Result<String, Error> {
     let mut out = String::new();
     match value.as_str() {
-        Some(text) => out.push_str(text),
+        Some(text) => {
+            charge(state, text.len())?;
+            out.push_str(text);
+        }
         None if value.is_undefined() => {}
         None => write_repr(state, &mut out, value, 0)?,
     }
@@ -35,8 +45,17 @@ fn to_str(state: &State<'_, '_>, value: &Value) -> Result<String, Error> {
 }
 
 /// Pays for `bytes` bytes of new text, and for one step.
-fn charge(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
+pub(super) fn charge(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
     state.consume_fuel(1 + bytes as u64 / 64)
+}
+
+/// What a string may take when it is written with escapes to a buffer that grows.
+fn written_bytes(text: &str) -> usize {
+    let escaped = text
+        .chars()
+        .filter(|c| c.is_control() || !c.is_ascii())
+        .count();
+    2 * (text.len() + 12 * escaped.min(text.len()))
 }
 
 /// Python's `repr()`. Each value is paid for as it is written: a list may be short in memory
@@ -48,7 +67,7 @@ fn write_repr(
     depth: usize,
 ) -> Result<(), Error> {
     check_depth(depth)?;
-    charge(state, value.as_str().map_or(16, str::len))?;
+    charge(state, value.as_str().map_or(32, written_bytes))?;
     match value.kind() {
         ValueKind::None => out.push_str("None"),
         ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
@@ -77,17 +96,22 @@ fn write_repr(
     Ok(())
 }
 
-/// Methods of Python's strings, lists and dicts.
+/// Methods of Python's strings, lists and dicts. What they make is paid for before it is made.
 pub(super) fn methods(
     state: &mut State<'_, '_>,
     value: &Value,
     method: &str,
     args: &[Value],
 ) -> Result<Value, Error> {
-    // These could build far more than they were given before anyone counts it.
     match (value.as_str(), method) {
         (Some(separator), "join") => return join(state, separator, args).map(Value::from),
-        (Some(format), "format") => charge_format(state, format, args)?,
+        (Some(text), "split") => return split(state, text, args),
+        (Some(text), "replace") => {
+            let (old, new, count): (&str, &str, Option<i64>) = minijinja::value::from_args(args)?;
+            let count = count.and_then(|count| usize::try_from(count).ok());
+            return replace(state, text, old, new, count).map(Value::from);
+        }
+        (Some(format), "format") => charge_format(state, format, '{', args)?,
         (Some(_), "startswith" | "endswith") => {
             for arg in args.iter().filter(|a| a.as_str().is_none()) {
                 for _ in arg.try_iter()? {
@@ -95,22 +119,49 @@ pub(super) fn methods(
                 }
             }
         }
-        (text, _) => charge(state, text.map_or(0, str::len))?,
+        (Some(text), "strip" | "lstrip" | "rstrip") => {
+            let chars = args.first().and_then(Value::as_str).map_or(1, str::len);
+            charge(state, text.len().saturating_mul(chars.max(1)))?;
+        }
+        (Some(text), "splitlines") => {
+            charge(
+                state,
+                text.len() + LIST_ITEM_BYTES * text.matches('\n').count(),
+            )?;
+        }
+        (Some(text), _) => charge(state, text.len())?,
+        (None, "count") => {
+            let (wanted,): (&Value,) = minijinja::value::from_args(args)?;
+            let mut count = 0;
+            for item in value.try_iter()? {
+                count += usize::from(equal(state, &item, wanted)?);
+            }
+            return Ok(Value::from(count));
+        }
+        (None, "get") if args.first().is_some_and(|key| !is_scalar(key)) => {
+            return Err(invalid("only scalars are keys"));
+        }
+        (None, "items" | "keys" | "values") => {
+            let bytes = value.len().unwrap_or(0).saturating_mul(3 * LIST_ITEM_BYTES);
+            charge(state, bytes)?;
+        }
+        _ => charge(state, 0)?,
     }
-    minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)
+    let made = minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)?;
+    eager(state, &made)
 }
+
+/// What an item of a list and a short string in it take, in bytes.
+const LIST_ITEM_BYTES: usize = 48;
 
 fn join(state: &State<'_, '_>, separator: &str, args: &[Value]) -> Result<String, Error> {
     let (items,): (&Value,) = minijinja::value::from_args(args)?;
     let mut out = String::new();
     for (i, item) in items.try_iter()?.enumerate() {
-        let text = item.as_str().ok_or_else(|| {
-            Error::new(
-                ErrorKind::InvalidOperation,
-                format!("join: item {i} is no string but {}", item.kind()),
-            )
-        })?;
-        charge(state, separator.len() + text.len())?;
+        let text = item
+            .as_str()
+            .ok_or_else(|| invalid(format!("join: item {i} is no string but {}", item.kind())))?;
+        charge(state, 2 * (separator.len() + text.len()))?;
         if i > 0 {
             out.push_str(separator);
         }
@@ -119,9 +170,67 @@ fn join(state: &State<'_, '_>, separator: &str, args: &[Value]) -> Result<String
     Ok(out)
 }
 
-/// Pays for the longest text that `format.format(args)` can give.
-fn charge_format(state: &State<'_, '_>, format: &str, args: &[Value]) -> Result<(), Error> {
-    let mut longest = 0;
+/// Python's `split`: at a separator, or at blanks if there is none, at most so often.
+pub(super) fn split(state: &State<'_, '_>, text: &str, args: &[Value]) -> Result<Value, Error> {
+    let (separator, most): (Option<&str>, Option<i64>) = minijinja::value::from_args(args)?;
+    let most = most.and_then(|most| usize::try_from(most).ok());
+    let most = most.unwrap_or(usize::MAX);
+    charge(state, text.len())?;
+    let mut parts = Vec::new();
+    let mut push = |part: &str| {
+        charge(state, LIST_ITEM_BYTES + part.len())?;
+        parts.push(Value::from(part));
+        Ok::<_, Error>(())
+    };
+    match separator {
+        Some("") => return Err(invalid("split: the separator is empty")),
+        Some(separator) => {
+            for part in text.splitn(most.saturating_add(1), separator) {
+                push(part)?;
+            }
+        }
+        None => {
+            let mut rest = text.trim_start();
+            let mut count = 0;
+            while !rest.is_empty() {
+                let end = rest.find(char::is_whitespace).filter(|_| count < most);
+                let (part, after) = rest.split_at(end.unwrap_or(rest.len()));
+                push(if end.is_none() && count >= most {
+                    part.trim_end()
+                } else {
+                    part
+                })?;
+                count += 1;
+                rest = after.trim_start();
+            }
+        }
+    }
+    Ok(Value::from(parts))
+}
+
+/// Python's `replace`, at most so often.
+pub(super) fn replace(
+    state: &State<'_, '_>,
+    text: &str,
+    old: &str,
+    new: &str,
+    count: Option<usize>,
+) -> Result<String, Error> {
+    charge(state, text.len())?;
+    let most = count.unwrap_or(usize::MAX);
+    let found = text.matches(old).take(most).count();
+    charge(state, 2 * text.len() + found.saturating_mul(2 * new.len()))?;
+    Ok(text.replacen(old, new, most))
+}
+
+/// Pays for the longest text that a format with these arguments can give; `marker` starts a field.
+pub(super) fn charge_format(
+    state: &State<'_, '_>,
+    format: &str,
+    marker: char,
+    args: &[Value],
+) -> Result<(), Error> {
+    let mut longest = 32;
     for arg in args {
         longest = longest.max(match arg.as_str() {
             Some(text) => text.len(),
@@ -132,13 +241,16 @@ fn charge_format(state: &State<'_, '_>, format: &str, args: &[Value]) -> Result<
     let width = numbers
         .filter(|n| !n.is_empty())
         .map(|n| n.parse().unwrap_or(usize::MAX));
-    let fields = format.matches('{').count();
-    let field_bytes = longest.saturating_add(width.max().unwrap_or(0));
+    let fields = format.matches(marker).count();
+    // Quoting and escaping make a character six at most.
+    let field_bytes = longest
+        .saturating_mul(6)
+        .saturating_add(width.max().unwrap_or(0));
     charge(
         state,
         fields
             .saturating_mul(field_bytes)
-            .saturating_add(format.len()),
+            .saturating_add(2 * format.len()),
     )
 }
 
@@ -233,8 +345,8 @@ pub(super) fn tojson_filter(
     };
     let separators = match kwargs.get::<Option<Value>>("separators")? {
         Some(pair) if !pair.is_none() => Some((
-            pair.get_item_by_index(0)?.to_string(),
-            pair.get_item_by_index(1)?.to_string(),
+            to_str(state, &pair.get_item_by_index(0)?)?,
+            to_str(state, &pair.get_item_by_index(1)?)?,
         )),
         _ => None,
     };
@@ -267,7 +379,7 @@ struct Json<'a, 's, 'e> {
 impl Json<'_, '_, '_> {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         check_depth(depth)?;
-        charge(self.state, value.as_str().map_or(16, str::len))?;
+        charge(self.state, value.as_str().map_or(32, written_bytes))?;
         match value.kind() {
             ValueKind::Undefined | ValueKind::None => self.out.push_str("null"),
             ValueKind::Bool => self
@@ -288,6 +400,7 @@ impl Json<'_, '_, '_> {
                     keys.sort();
                 }
                 self.container('{', '}', depth, keys.into_iter(), |json, key| {
+                    charge(json.state, key.as_str().map_or(32, written_bytes))?;
                     json.string(&key.to_string());
                     json.out.push_str(&json.style.key_separator.clone());
                     json.value(&value.get_item(&key)?, depth + 1)
@@ -314,6 +427,8 @@ impl Json<'_, '_, '_> {
         self.out.push(open);
         let mut empty = true;
         for value in items {
+            let separators = self.style.item_separator.len() + self.style.key_separator.len();
+            charge(self.state, 2 * separators)?;
             if !empty {
                 self.out.push_str(&self.style.item_separator.clone());
             }
@@ -371,5 +486,12 @@ pub(super) fn is_sequence(value: &Value) -> bool {
 
 /// The test `iterable`.
 pub(super) fn is_iterable(value: &Value) -> bool {
-    value.kind() == ValueKind::String || value.try_iter().is_ok()
+    matches!(
+        value.kind(),
+        ValueKind::Undefined
+            | ValueKind::String
+            | ValueKind::Seq
+            | ValueKind::Iterable
+            | ValueKind::Map
+    )
 }

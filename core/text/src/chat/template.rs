@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use minijinja::value::{Serde, Value};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, syntax::SyntaxConfig};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, syntax::SyntaxConfig};
 use serde_json::Map;
 
+use super::jinja;
 use super::message::{Content, ContentPart, Message};
 use super::named::NamedTemplate;
 use super::python;
@@ -13,14 +14,14 @@ use super::time::LocalTime;
 use crate::TextError;
 
 /// Longer templates are refused. Real ones stay below 20 KiB.
-const LONGEST_TEMPLATE_BYTES: usize = 1 << 20;
+const LONGEST_TEMPLATE_BYTES: usize = 64 << 10;
 
 /// Instructions (or 64-byte pieces of data) that rendering may always use.
-const BASE_FUEL: u64 = 150_000;
+const BASE_FUEL: u64 = 80_000;
 /// The same for each message and each tool on top.
-const FUEL_PER_ITEM: u64 = 1_000;
+const FUEL_PER_ITEM: u64 = 200;
 /// How often each byte of the messages may be copied on top.
-const COPIES: u64 = 16;
+const COPIES: u64 = 32;
 /// How deep template calls may nest.
 const RECURSION_LIMIT: usize = 120;
 
@@ -72,9 +73,14 @@ impl ChatTemplate {
                 ),
             });
         }
+        let rewritten = jinja::rewrite(source).map_err(|fault| TextError::Template {
+            origin: origin.to_string(),
+            line: fault.line,
+            reason: fault.reason,
+        })?;
         let mut environment = environment().map_err(|e| describe(&origin, &e))?;
         environment
-            .add_template_owned(NAME, without_generation_tags(source))
+            .add_template_owned(NAME, rewritten)
             .map_err(|e| describe(&origin, &e))?;
         Ok(Self {
             environment,
@@ -176,26 +182,21 @@ impl ChatTemplate {
 }
 
 fn environment() -> Result<Environment<'static>, Error> {
-    let mut environment = Environment::new();
+    let mut environment = Environment::empty();
+    // The rewriting has already taken the blanks that tags take.
     let syntax = SyntaxConfig::builder()
-        .trim_blocks(true)
-        .lstrip_blocks(true)
+        .keep_trailing_newline(true)
         .build()?;
     environment.set_syntax(syntax);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_recursion_limit(RECURSION_LIMIT);
     environment.set_unknown_method_callback(python::methods);
     environment.set_formatter(python::print);
-    // Both print whole values without paying for them.
-    environment.remove_global("debug");
-    environment.add_filter("pprint", python::string_filter);
-    environment.add_filter("string", python::string_filter);
-    environment.add_filter("tojson", python::tojson_filter);
-    environment.add_test("sequence", python::is_sequence);
-    environment.add_test("iterable", python::is_iterable);
+    jinja::install(&mut environment);
     environment.add_function(
         "raise_exception",
-        |message: String| -> Result<Value, Error> {
+        |state: &State<'_, '_>, message: &Value| -> Result<Value, Error> {
+            let message = python::to_str(state, message)?;
             let error = Error::new(ErrorKind::InvalidOperation, message.clone());
             Err(error.with_source(Refusal(message)))
         },
@@ -242,44 +243,6 @@ fn json_bytes(value: &serde_json::Value) -> usize {
         V::Object(fields) => fields.iter().map(|(k, v)| k.len() + json_bytes(v)).sum(),
         V::Null | V::Bool(_) | V::Number(_) => 0,
     }
-}
-
-/// Turns `{% generation %}` blocks into plain ones. They mark the assistant's tokens for
-/// training and print what is inside them.
-fn without_generation_tags(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(at) = rest.find("{%") {
-        let (before, tag) = rest.split_at(at + 2);
-        out.push_str(before);
-        let inner = tag.trim_start_matches(['-', '+']);
-        out.push_str(&tag[..tag.len() - inner.len()]);
-        let word = inner.trim_start();
-        let blank = &inner[..inner.len() - word.len()];
-        let ends = |rest: &str| {
-            rest.trim_start()
-                .trim_start_matches(['-', '+'])
-                .starts_with("%}")
-        };
-        rest = match (
-            word.strip_prefix("generation"),
-            word.strip_prefix("endgeneration"),
-        ) {
-            (Some(after), _) if ends(after) => {
-                out.push_str(blank);
-                out.push_str("if true");
-                after
-            }
-            (_, Some(after)) if ends(after) => {
-                out.push_str(blank);
-                out.push_str("endif");
-                after
-            }
-            _ => inner,
-        };
-    }
-    out.push_str(rest);
-    out
 }
 
 fn describe(origin: &str, error: &Error) -> TextError {

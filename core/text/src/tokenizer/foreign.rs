@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::foreign_limits;
 use crate::TextError;
 
 /// The crate's backtracking expressions give up on longer runs of white space, and would then
@@ -20,11 +21,18 @@ impl Foreign {
     /// Builds the pipeline that `tokenizer.json` describes.
     pub(super) fn new(mut file: Value) -> Result<Self, String> {
         if let Some(fields) = file.as_object_mut() {
-            for unused in ["added_tokens", "post_processor", "truncation", "padding"] {
+            for unused in [
+                "added_tokens",
+                "decoder",
+                "post_processor",
+                "truncation",
+                "padding",
+            ] {
                 fields.remove(unused);
             }
             fields.insert("added_tokens".into(), Value::Array(Vec::new()));
         }
+        foreign_limits::check(&file)?;
         let pipeline = serde_json::from_value(file).map_err(|e| e.to_string())?;
         Ok(Self {
             pipeline: Arc::new(pipeline),

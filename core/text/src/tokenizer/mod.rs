@@ -5,11 +5,12 @@
 //! by the rules in `words`; `merge` is the one
 //! merge loop, driven by `bpe` (ranked merges) or `spm` (scores); `model` joins them; `stream`
 //! decodes token by token. `hf`, `hf_model` and `hf_steps` read `tokenizer.json`, with `foreign`
-//! for what only the `tokenizers` crate can do.
+//! for what only the `tokenizers` crate can do, within `foreign_limits`.
 
 mod bpe;
 mod byte_map;
 mod foreign;
+mod foreign_limits;
 mod hf;
 mod hf_model;
 mod hf_steps;

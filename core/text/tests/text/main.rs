@@ -2,6 +2,7 @@
 
 mod chat;
 mod common;
+mod hostile;
 mod oracle;
 mod properties;
 mod references;
