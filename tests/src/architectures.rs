@@ -1,30 +1,34 @@
 //! Whether a backend computes what the `transformers` package computes, for every tiny model and each
 //! way in which it is stored.
 
-use crate::golden::{self, GoldenLogits, GoldenModel, Spelling};
+use crate::golden::{self, GoldenLogits, GoldenModel, GoldenSequence, Spelling};
 use crate::properties::run_to_end;
 use kvant_device::Backend;
 use kvant_engine::sampler::SamplerOptions;
 use kvant_engine::{Engine, EngineOptions, Event, Request};
+use kvant_kv::{KvFormat, KvPlan};
 use std::collections::BTreeMap;
 
-/// How far logits may be from the goldens.
-#[derive(Debug, Clone, Copy)]
-pub struct Tolerance {
-    /// From goldens whose keys and values were rounded to f16, as the engine's are.
-    pub f16: f32,
-    /// From goldens in f32 throughout: includes what f16 keys and values cost.
-    pub f32: f32,
+/// How far logits and log-probabilities may be from goldens whose keys and values were stored in the
+/// same format: in f32 nothing is rounded, in f16 a key here and there rounds the other way.
+const TOLERANCE: f32 = 1e-3;
+
+/// The goldens for keys and values in `kv`.
+fn goldens(sequence: &GoldenSequence, kv: KvFormat) -> &GoldenLogits {
+    match kv {
+        KvFormat::F32 => &sequence.f32,
+        KvFormat::F16 => &sequence.f16,
+    }
 }
 
 /// Sizes for these models: steps of up to `max_step_tokens` tokens.
-fn options(max_step_tokens: usize) -> EngineOptions {
+fn options(max_step_tokens: usize, plan: KvPlan) -> EngineOptions {
     EngineOptions {
         context_len: 128,
         max_sequences: 3,
         max_step_tokens,
         max_outputs: max_step_tokens.max(3),
-        kv_plan: None,
+        kv_plan: Some(plan),
         deterministic: false,
     }
 }
@@ -33,10 +37,12 @@ fn load<B: Backend>(
     backend: B,
     model: &GoldenModel,
     spelling: Spelling,
+    kv: KvFormat,
     max_step_tokens: usize,
 ) -> Option<Engine<B>> {
     let opened = model.open(spelling)?;
-    let engine = Engine::load(backend, &opened, options(max_step_tokens), |_| ());
+    let plan = KvPlan::uniform(opened.spec().layers.len(), kv);
+    let engine = Engine::load(backend, &opened, options(max_step_tokens, plan), |_| ());
     Some(
         pollster::block_on(engine)
             .unwrap_or_else(|error| panic!("{} {spelling:?}: {error}", model.name)),
@@ -51,31 +57,27 @@ fn rows_that_agree(model: &GoldenModel, spelling: Spelling) -> usize {
     }
 }
 
-/// Largest distance of any known row, with sequences fed in steps of `max_step_tokens`.
-fn distance<B: Backend>(engine: &mut Engine<B>, model: &GoldenModel, limit: usize) -> Tolerance {
-    let mut worst = Tolerance { f16: 0.0, f32: 0.0 };
+/// Largest distance of any known row, with sequences fed in steps of the engine's size.
+fn distance<B: Backend>(
+    engine: &mut Engine<B>,
+    model: &GoldenModel,
+    kv: KvFormat,
+    limit: usize,
+) -> f32 {
+    let mut worst = 0.0;
     for sequence in &model.sequences {
+        let golden = goldens(sequence, kv);
         let mut seen = 0;
         let scored = engine.score(&sequence.tokens, 0, |position, logits| {
-            if position >= limit {
-                return;
+            if let Some(row) = golden.at(position).filter(|_| position < limit) {
+                seen += 1;
+                let distances = logits.iter().zip(row).map(|(a, b)| (a - b).abs());
+                // A NaN is as far as can be.
+                worst = distances.fold(worst, |worst: f32, d| if d <= worst { worst } else { d });
             }
-            let far = |golden: &GoldenLogits| {
-                golden.at(position).map_or(0.0, |row| {
-                    logits
-                        .iter()
-                        .zip(row)
-                        .map(|(a, b)| (a - b).abs())
-                        // A NaN is as far as can be.
-                        .fold(0.0, |worst: f32, d| if d <= worst { worst } else { d })
-                })
-            };
-            seen += usize::from(sequence.f32.at(position).is_some());
-            worst.f16 = worst.f16.max(far(&sequence.f16));
-            worst.f32 = worst.f32.max(far(&sequence.f32));
         });
         pollster::block_on(scored).expect("the sequence fits");
-        let known = sequence.f32.positions.iter().filter(|&&p| p < limit);
+        let known = golden.positions.iter().filter(|&&p| p < limit);
         assert_eq!(seen, known.count(), "{}: rows are missing", model.name);
     }
     worst
@@ -85,23 +87,25 @@ fn distance<B: Backend>(engine: &mut Engine<B>, model: &GoldenModel, limit: usiz
 pub fn logits_are_those_of_transformers<B: Backend>(
     backend: &impl Fn() -> B,
     spellings: &[Spelling],
-    tolerance: Tolerance,
+    kv: KvFormat,
 ) {
     let mut wrong = Vec::new();
     let mut compared = 0;
     for model in golden::models() {
         for &spelling in spellings {
             for max_step_tokens in [128, 11, 1] {
-                let Some(mut engine) = load(backend(), &model, spelling, max_step_tokens) else {
+                let Some(mut engine) = load(backend(), &model, spelling, kv, max_step_tokens)
+                else {
                     continue;
                 };
-                let far = distance(&mut engine, &model, rows_that_agree(&model, spelling));
+                let limit = rows_that_agree(&model, spelling);
+                let far = distance(&mut engine, &model, kv, limit);
                 compared += 1;
-                let within = far.f16 <= tolerance.f16 && far.f32 <= tolerance.f32;
+                let within = far <= TOLERANCE;
                 if !within {
                     let name = &model.name;
                     wrong.push(format!(
-                        "{name} {spelling:?}, steps of {max_step_tokens}: {far:?}"
+                        "{name} {spelling:?}, steps of {max_step_tokens}: {far}"
                     ));
                 }
             }
@@ -116,10 +120,10 @@ pub fn logits_are_those_of_transformers<B: Backend>(
 }
 
 /// Three sequences of different lengths at once, their prompts cut where steps end.
-pub fn ragged_batches_agree<B: Backend>(backend: &impl Fn() -> B, tolerance: f32) {
+pub fn ragged_batches_agree<B: Backend>(backend: &impl Fn() -> B, kv: KvFormat) {
     for model in golden::models() {
         for max_step_tokens in [128, 13] {
-            let Some(mut engine) = load(backend(), &model, Spelling::Folder, max_step_tokens)
+            let Some(mut engine) = load(backend(), &model, Spelling::Folder, kv, max_step_tokens)
             else {
                 continue;
             };
@@ -141,12 +145,12 @@ pub fn ragged_batches_agree<B: Backend>(backend: &impl Fn() -> B, tolerance: f32
                 }
             }
             for (id, sequence) in ids.iter().zip(&model.sequences) {
-                let golden = sequence.f16.last_logprobs();
+                let golden = goldens(sequence, kv).last_logprobs();
                 assert_eq!(tops[id].len(), N_TOP);
                 for &(token, logprob) in &tops[id] {
                     let known = golden[token as usize];
                     assert!(
-                        (logprob - known).abs() <= tolerance,
+                        (logprob - known).abs() <= TOLERANCE,
                         "{}, {} tokens: token {token} has {logprob}, golden {known}",
                         model.name,
                         sequence.tokens.len(),
@@ -167,7 +171,7 @@ pub fn greedy_continuations_are_equal<B: Backend>(
             if rows_that_agree(&model, spelling) < model.greedy_prompt.len() {
                 continue;
             }
-            let Some(mut engine) = load(backend(), &model, spelling, 64) else {
+            let Some(mut engine) = load(backend(), &model, spelling, KvFormat::F16, 64) else {
                 continue;
             };
             let steps = model.greedy_tokens.len();

@@ -2,14 +2,9 @@
 //! instruction set but the bf16 tiles multiplies as floats.
 
 use kvant_cpu::{CpuBackend, Level};
-use kvant_tests::architectures::{self, Tolerance};
+use kvant_kv::KvFormat;
+use kvant_tests::architectures;
 use kvant_tests::golden::Spelling;
-
-/// As on the reference backend.
-const TOLERANCE: Tolerance = Tolerance {
-    f16: 1e-3,
-    f32: 2e-2,
-};
 
 /// The best instruction set without tiles.
 fn backend() -> CpuBackend {
@@ -24,11 +19,18 @@ fn folders_and_gguf_twins_give_the_logits_of_transformers() {
     architectures::logits_are_those_of_transformers(
         &backend,
         &[Spelling::Folder, Spelling::OldFolder, Spelling::Gguf],
-        TOLERANCE,
+        KvFormat::F32,
     );
 }
 
 #[test]
+fn keys_and_values_in_f16_cost_their_rounding_alone() {
+    architectures::logits_are_those_of_transformers(&backend, &[Spelling::Folder], KvFormat::F16);
+}
+
+#[test]
 fn ragged_batches_agree() {
-    architectures::ragged_batches_agree(&backend, TOLERANCE.f16);
+    for kv in [KvFormat::F16, KvFormat::F32] {
+        architectures::ragged_batches_agree(&backend, kv);
+    }
 }
