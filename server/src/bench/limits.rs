@@ -5,6 +5,7 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use kvant_device::WeightUse;
+use kvant_kv::KvFormats;
 use kvant_model::Model;
 
 use super::measure::Test;
@@ -12,9 +13,9 @@ use super::measure::Test;
 /// Passes over the buffer; the fastest counts.
 const PASSES: usize = 8;
 
-/// Bytes that a step of `test` reads at least: every matrix once, and keys and values (f16) of each
-/// sequence, half way through the answer.
-pub(super) fn step_bytes(model: &Model, test: &Test) -> u64 {
+/// Bytes that a step of `test` reads at least: every matrix once, and keys and values of each sequence,
+/// half way through the answer.
+pub(super) fn step_bytes(model: &Model, kv: KvFormats, test: &Test) -> u64 {
     let weights: usize = model
         .weights()
         .iter()
@@ -24,17 +25,19 @@ pub(super) fn step_bytes(model: &Model, test: &Test) -> u64 {
         .sum();
     let spec = model.spec();
     let context = test.depth.max(1) + test.n_tokens / 2;
-    let kv: usize = spec
+    let kv_bytes: usize = spec
         .layers
         .iter()
         .map(|layer| {
             let attention = &layer.attention;
             let window = spec.kv_groups.get(attention.kv_group).copied().flatten();
             let n_tokens = window.map_or(context, |window| window.min(context));
-            n_tokens * attention.n_kv_heads * (attention.head_dim + attention.v_head_dim) * 2
+            let key_bytes = attention.head_dim * kv.k.element_bytes();
+            let value_bytes = attention.v_head_dim * kv.v.element_bytes();
+            n_tokens * attention.n_kv_heads * (key_bytes + value_bytes)
         })
         .sum();
-    (weights + test.batch * kv) as u64
+    (weights + test.batch * kv_bytes) as u64
 }
 
 /// Bytes a second that `threads` threads read from a buffer of `bytes`, by plain 64-bit sums.

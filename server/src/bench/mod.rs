@@ -6,6 +6,7 @@ mod report;
 
 use clap::Args;
 use kvant_engine::EngineOptions;
+use kvant_kv::{KvFormat, KvFormats};
 
 use crate::error::CliError;
 use crate::session::{
@@ -30,6 +31,7 @@ const STEP_TOKENS: usize = 512;
   kvant bench smollm2-135m
   kvant bench smollm2-135m -p 128,512,2048 -n 128 --depth 0,4096 --threads 1,2
   kvant bench smollm2-135m -p 0 -n 64 --batch 1,4,16 --reps 3
+  kvant bench smollm2-135m --depth 4096 --kv f32/f16
   kvant bench model.gguf --json > bench.json")]
 pub struct BenchArgs {
     #[arg(help = MODEL_HELP)]
@@ -69,6 +71,10 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value_t = BackendKind::DEFAULT)]
     backend: BackendKind,
 
+    /// Format of keys and values (`f16`, `f32`), or of keys and of values (`f32/f16`)
+    #[arg(long, value_name = "K[/V]", default_value_t = KvFormat::F16.into())]
+    kv: KvFormats,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -102,6 +108,7 @@ pub fn run(args: &BenchArgs) -> Result<(), CliError> {
         let engine = EngineArgs {
             backend: args.backend,
             threads,
+            kv: args.kv,
             deterministic: false,
         };
         measure_on(args, &engine, &tests, &bar, &mut report, &mut rows)?;
@@ -178,7 +185,7 @@ fn measure_on(
         }
         let step_bytes = match test.kind {
             Kind::Prefill => None,
-            Kind::Decode => Some(limits::step_bytes(&session.open.model, test)),
+            Kind::Decode => Some(limits::step_bytes(&session.open.model, args.kv, test)),
         };
         rows.push(Row::new(*test, threads, &seconds, step_bytes));
     }

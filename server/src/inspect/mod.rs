@@ -88,10 +88,12 @@ fn model_part(
 ) -> Result<(), CliError> {
     let open = open_model(&args.model, path, checkpoint)?;
     report.shape = Some(Shape::new(open.model.spec()));
-    let options = EngineOptions::single(open.context_len(args.ctx));
+    let mut options = EngineOptions::single(open.context_len(args.ctx));
+    args.engine
+        .apply(&mut options, open.model.spec().layers.len());
     let plan = memory_plan(&args.engine, &open.model, &options)?;
     let device = caps(&args.engine)?;
-    report.memory = Some(Memory::new(&device, &options, &plan));
+    report.memory = Some(Memory::new(&device, &options, args.engine.kv, &plan));
     if args.plan {
         report.plan = Some(plan_text(&open, &options));
     }

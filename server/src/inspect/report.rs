@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use kvant_device::Caps;
 use kvant_engine::{EngineOptions, MemoryPlan};
 use kvant_format::{Checkpoint, TensorFormat, TensorInfo};
-use kvant_kv::KvPlan;
+use kvant_kv::{KvFormats, KvPlan};
 use kvant_model::ModelSpec;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -162,6 +162,8 @@ pub(super) struct Memory {
     threads: usize,
     context_tokens: usize,
     weight_bytes: u64,
+    /// Formats of keys and values.
+    kv: String,
     kv_bytes: u64,
     kv_bytes_per_token: u64,
     activation_bytes: u64,
@@ -169,12 +171,18 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(caps: &Caps, options: &EngineOptions, plan: &MemoryPlan) -> Self {
+    pub(super) fn new(
+        caps: &Caps,
+        options: &EngineOptions,
+        kv: KvFormats,
+        plan: &MemoryPlan,
+    ) -> Self {
         Self {
             backend: caps.name.clone(),
             threads: caps.parallelism,
             context_tokens: options.context_len,
             weight_bytes: plan.weight_bytes as u64,
+            kv: kv.to_string(),
             kv_bytes: plan.kv_bytes as u64,
             kv_bytes_per_token: plan.kv_bytes_per_token as u64,
             activation_bytes: plan.activation_bytes as u64,

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use clap::{Args, ValueEnum};
+use kvant_engine::EngineOptions;
+use kvant_kv::{KvFormat, KvFormats, KvPlan};
 
 /// Help of every MODEL argument.
 pub const MODEL_HELP: &str =
@@ -42,9 +44,21 @@ pub struct EngineArgs {
     #[arg(long, value_name = "N", value_parser = thread_count, help_heading = "Engine")]
     pub threads: Option<usize>,
 
+    /// Format of keys and values (`f16`, `f32`), or of keys and of values (`f32/f16`)
+    #[arg(long, value_name = "K[/V]", default_value_t = KvFormat::F16.into(), help_heading = "Engine")]
+    pub kv: KvFormats,
+
     /// Same bits for a text whatever shares its steps and however its prompt is cut; slower prompts
     #[arg(long, help_heading = "Engine")]
     pub deterministic: bool,
+}
+
+impl EngineArgs {
+    /// Puts what was asked for into the sizes of an engine for a model of `n_layers` layers.
+    pub fn apply(&self, options: &mut EngineOptions, n_layers: usize) {
+        options.deterministic |= self.deterministic;
+        options.kv_plan = Some(KvPlan::uniform(n_layers, self.kv));
+    }
 }
 
 /// Parses a number of threads.

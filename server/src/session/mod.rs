@@ -11,6 +11,7 @@ use std::time::Instant;
 use kvant_engine::EngineOptions;
 use kvant_engine::vocabulary::tokenizer;
 use kvant_format::{Checkpoint, block_on};
+use kvant_kv::KvFormats;
 use kvant_model::Model;
 use kvant_text::Tokenizer;
 
@@ -46,6 +47,8 @@ pub struct Session {
     pub engine: Box<dyn Runtime>,
     /// Text to tokens and back.
     pub tokenizer: Tokenizer,
+    /// Formats of keys and values.
+    pub kv: KvFormats,
     /// Seconds from the opened file to the ready engine.
     pub load_seconds: f64,
 }
@@ -120,7 +123,7 @@ impl Session {
     ) -> Result<Self, CliError> {
         let started = Instant::now();
         let mut options = options(&open)?;
-        options.deterministic |= args.deterministic;
+        args.apply(&mut options, open.model.spec().layers.len());
         open.warn_if_stretched(options.context_len);
         let bar = LoadBar::new(&open.name);
         let stopped = bar.clone();
@@ -147,6 +150,7 @@ impl Session {
         Ok(Self {
             engine,
             tokenizer: tokenizer?,
+            kv: args.kv,
             load_seconds: started.elapsed().as_secs_f64(),
             open,
         })
@@ -158,7 +162,7 @@ impl Session {
         let memory = self.engine.memory();
         let options = self.engine.options();
         format!(
-            "{} ({}), {} on {} thread{}, context {} tokens: weights {}, KV f16 {} ({} a token), activations {}",
+            "{} ({}), {} on {} thread{}, context {} tokens: weights {}, KV {} {} ({} a token), activations {}",
             self.open.name,
             self.open.model.spec().architecture,
             caps.name,
@@ -166,6 +170,7 @@ impl Session {
             if caps.parallelism == 1 { "" } else { "s" },
             options.context_len,
             Bytes(memory.weight_bytes as u64),
+            self.kv,
             Bytes(memory.kv_bytes as u64),
             Bytes(memory.kv_bytes_per_token as u64),
             Bytes(memory.activation_bytes as u64),

@@ -415,3 +415,45 @@ fn every_command_has_help_with_examples() {
     }
     assert!(kvant.run(&["--help"]).out.contains("Exit status"));
 }
+
+#[test]
+fn kv_formats_are_priced_and_used() {
+    let kvant = Kvant::new();
+    let folder = tiny::llama_folder();
+    let model = folder.to_str().expect("text");
+    let bytes = |kv: &str| {
+        let report = kvant.run(&["inspect", model, "--kv", kv, "--json"]);
+        assert_eq!(report.code, Some(0), "{}", report.err);
+        let report: serde_json::Value = serde_json::from_str(&report.out).expect("JSON");
+        assert_eq!(report["memory"]["kv"], kv);
+        report["memory"]["kv_bytes_per_token"].as_u64()
+    };
+    let f16 = bytes("f16").expect("a number");
+    assert_eq!(bytes("f32"), Some(2 * f16));
+    assert_eq!(bytes("f32/f16"), Some(f16 + f16 / 2));
+    let ids = |kv: &str, backend: &str| {
+        let args = ["run", model, "-p", "Hi", "-n", "4", "--temperature", "0"];
+        let rest = [
+            "--deterministic",
+            "--json",
+            "--kv",
+            kv,
+            "--backend",
+            backend,
+        ];
+        let report = kvant.run(&[&args[..], &rest].concat());
+        assert_eq!(report.code, Some(0), "{}", report.err);
+        let report: serde_json::Value = serde_json::from_str(&report.out).expect("JSON");
+        report["token_ids"].clone()
+    };
+    for kv in ["f32", "f16/f32", "f32/f16"] {
+        assert_eq!(ids(kv, "cpu"), ids(kv, "reference"));
+    }
+    let unknown = kvant.run(&["run", model, "-p", "Hi", "--kv", "f17"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(
+        unknown.err.contains("known are f16, f32"),
+        "{}",
+        unknown.err
+    );
+}
