@@ -1,17 +1,10 @@
-//! What bounds decoding: the bytes a step must read, and how fast this machine reads.
-
-use std::hint::black_box;
-use std::sync::Barrier;
-use std::time::Instant;
+//! The bytes a step must read, and the most memory that was held.
 
 use kvant_device::WeightUse;
 use kvant_kv::KvFormats;
 use kvant_model::Model;
 
 use super::measure::Test;
-
-/// Passes over the buffer; the fastest counts.
-const PASSES: usize = 8;
 
 /// Bytes that a step of `test` reads at least: every matrix once, and keys and values of each sequence,
 /// half way through the answer.
@@ -38,54 +31,6 @@ pub(super) fn step_bytes(model: &Model, kv: KvFormats, test: &Test) -> u64 {
         })
         .sum();
     (weights + test.batch * kv_bytes) as u64
-}
-
-/// Bytes a second that `threads` threads read from a buffer of `bytes`, by plain 64-bit sums.
-pub(super) fn read_bandwidth(threads: usize, bytes: u64) -> f64 {
-    let n_words = (bytes / 8).clamp(1 << 20, 1 << 26) as usize;
-    let buffer: Vec<u64> = (0..n_words as u64).collect();
-    let share = n_words.div_ceil(threads);
-    let barrier = Barrier::new(threads);
-    let mut fastest = f64::INFINITY;
-    for _ in 0..PASSES {
-        let times: Vec<(Instant, Instant)> = std::thread::scope(|scope| {
-            let workers: Vec<_> = buffer
-                .chunks(share)
-                .map(|part| {
-                    let barrier = &barrier;
-                    scope.spawn(move || {
-                        barrier.wait();
-                        let started = Instant::now();
-                        black_box(sum(part));
-                        (started, Instant::now())
-                    })
-                })
-                .collect();
-            workers
-                .into_iter()
-                .filter_map(|worker| worker.join().ok())
-                .collect()
-        });
-        let first = times.iter().map(|time| time.0).min();
-        let last = times.iter().map(|time| time.1).max();
-        if let (Some(first), Some(last)) = (first, last) {
-            fastest = fastest.min((last - first).as_secs_f64());
-        }
-    }
-    (n_words * 8) as f64 / fastest
-}
-
-/// A sum in enough lanes that loads, not additions, take the time.
-fn sum(words: &[u64]) -> u64 {
-    let mut lanes = [0u64; 32];
-    let chunks = words.chunks_exact(lanes.len());
-    let rest: u64 = chunks.remainder().iter().fold(0, |sum, word| sum ^ word);
-    for chunk in chunks {
-        for (lane, word) in lanes.iter_mut().zip(chunk) {
-            *lane ^= word;
-        }
-    }
-    lanes.iter().fold(rest, |sum, lane| sum ^ lane)
 }
 
 /// The most memory that this process has held so far, where the system tells.

@@ -24,8 +24,8 @@ const STEP_TOKENS: usize = 512;
 /// Measure tokens a second: prompts (prefill) and answers (decode), at depth and in batches.
 ///
 /// Each row is the median of several runs after a warm-up. Decode rows also say how many bytes a second
-/// of weights, keys and values they read, and what share that is of a plain read measured here with as
-/// many threads.
+/// of weights, keys and values they read (GB/s), how fast as many threads read plain memory here (reads
+/// GB/s), and the share of the first in the second.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   kvant bench smollm2-135m

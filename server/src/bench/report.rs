@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use kvant_cpu::{Level, read_bytes_per_second};
 use serde::Serialize;
 
-use super::limits::read_bandwidth;
 use super::measure::{Kind, Test};
 use crate::generate::rate;
 use crate::pull::units::Bytes;
@@ -24,9 +24,9 @@ pub(super) struct Report {
     /// The most memory the process held while measuring.
     pub(super) peak_rss_bytes: Option<u64>,
     rows: Vec<Row>,
-    /// Bytes a second of plain reads, by threads.
+    /// Bytes a second of plain reads, by threads and bytes.
     #[serde(skip)]
-    bandwidths: BTreeMap<usize, f64>,
+    reads: BTreeMap<(usize, u64), Option<f64>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -55,7 +55,10 @@ pub(super) struct Row {
     step_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_per_second: Option<f64>,
-    /// Share of the plain reads measured, 0 to 1.
+    /// What as many threads read of plain memory, as many bytes at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_bytes_per_second: Option<f64>,
+    /// Share of those plain reads, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     share_of_bandwidth: Option<f64>,
 }
@@ -87,6 +90,7 @@ impl Row {
             seconds: seconds.to_vec(),
             step_bytes,
             bytes_per_second: step_bytes.map(|bytes| bytes as f64 * rate(test.n_tokens, median)),
+            read_bytes_per_second: None,
             share_of_bandwidth: None,
         }
     }
@@ -101,6 +105,13 @@ fn median(sorted: &[f64]) -> f64 {
     (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0
 }
 
+/// Bytes a second that plain reads of `bytes` reach, with the loads the backend uses; `None` where the
+/// system has no room to measure it.
+fn plain_reads(threads: usize, bytes: u64) -> Option<f64> {
+    let level = Level::from_env().unwrap_or_else(|_| Level::detect());
+    read_bytes_per_second(level, threads, usize::try_from(bytes).ok()?).ok()
+}
+
 impl Report {
     pub(super) fn new(model: &str) -> Self {
         Self {
@@ -113,7 +124,7 @@ impl Report {
             load: Vec::new(),
             peak_rss_bytes: None,
             rows: Vec::new(),
-            bandwidths: BTreeMap::new(),
+            reads: BTreeMap::new(),
         }
     }
 
@@ -132,14 +143,15 @@ impl Report {
         });
     }
 
-    /// Adds a row, with its share of the bandwidth. Called when the model's memory is free again.
+    /// Adds a row, with its share of plain reads. Called when the model's memory is free again.
     pub(super) fn add(&mut self, mut row: Row) {
         if let (Some(speed), Some(bytes)) = (row.bytes_per_second, row.step_bytes) {
-            let limit = *self
-                .bandwidths
-                .entry(row.threads)
-                .or_insert_with(|| read_bandwidth(row.threads, bytes));
-            row.share_of_bandwidth = Some(speed / limit);
+            let reads = *self
+                .reads
+                .entry((row.threads, bytes))
+                .or_insert_with(|| plain_reads(row.threads, bytes));
+            row.read_bytes_per_second = reads;
+            row.share_of_bandwidth = reads.map(|reads| speed / reads);
         }
         self.rows.push(row);
     }
@@ -164,15 +176,18 @@ impl Report {
                 load.seconds, load.threads
             ));
         }
-        for (threads, bandwidth) in &self.bandwidths {
-            text.push_str(&format!(
-                "; plain reads {}/s on {threads} threads",
-                Bytes(*bandwidth as u64)
-            ));
-        }
         text.push_str("\n\n");
         let header = [
-            "test", "threads", "batch", "depth", "tok/s", "slowest", "fastest", "GB/s", "of reads",
+            "test",
+            "threads",
+            "batch",
+            "depth",
+            "tok/s",
+            "slowest",
+            "fastest",
+            "GB/s",
+            "reads GB/s",
+            "share",
         ];
         let rows: Vec<Vec<String>> = self.rows.iter().map(Row::cells).collect();
         text.push_str(&table(&header, &rows));
@@ -183,6 +198,7 @@ impl Report {
 impl Row {
     fn cells(&self) -> Vec<String> {
         let speed = |value: f64| format!("{value:.1}");
+        let gigabytes = |value: Option<f64>| value.map_or_else(String::new, |v| speed(v / 1e9));
         vec![
             self.name.clone(),
             self.threads.to_string(),
@@ -191,8 +207,8 @@ impl Row {
             speed(self.tokens_per_second),
             speed(self.slowest_tokens_per_second),
             speed(self.fastest_tokens_per_second),
-            self.bytes_per_second
-                .map_or_else(String::new, |value| speed(value / 1e9)),
+            gigabytes(self.bytes_per_second),
+            gigabytes(self.read_bytes_per_second),
             self.share_of_bandwidth
                 .map_or_else(String::new, |share| format!("{:.0} %", share * 100.0)),
         ]
