@@ -23,10 +23,11 @@ use layout::Layout;
 use phase::{Phase, ValueRef};
 use step::StepState;
 
-/// A program ready to run on a team of a fixed number of threads.
+/// A program ready to run on a team.
 #[derive(Debug)]
 pub struct CpuExec {
     level: Level,
+    /// The most threads of a step: there is scratch for so many.
     n_threads: usize,
     phases: Vec<Phase>,
     layout: Layout,

@@ -23,7 +23,7 @@ impl CpuExec {
     /// Runs a step on the team the program was prepared for.
     pub(crate) fn run(&mut self, team: &Team, step: &StepInput<'_>) -> Result<(), DeviceError> {
         self.validate(step)?;
-        self.begin(step, self.n_threads);
+        self.begin(step, team.next_threads().min(self.n_threads));
         let running = Running {
             exec: self,
             step,
@@ -43,6 +43,10 @@ impl Work for Running<'_> {
 
     fn n_chunks(&self, phase: usize) -> usize {
         self.exec.state.n_chunks[phase]
+    }
+
+    fn amount(&self) -> u64 {
+        self.step.tokens.len() as u64
     }
 
     fn run_chunk(&self, at: usize, chunk: usize, thread: usize, first: bool) {
@@ -133,7 +137,7 @@ impl Running<'_> {
                 unsafe { phase.norm_row(exec.level, self.base, row, self.row(&phase.x, row), sum) }
             }
         }
-        exec.with_plan(phase, exec.n_threads, |plan| {
+        exec.with_plan(phase, |plan| {
             if chunk < plan.n_prepare_chunks() {
                 // SAFETY: the rows of this chunk are written; activations were carved for them.
                 unsafe { plan.prepare_chunk(chunk, &self.io(phase)) }
@@ -147,7 +151,7 @@ impl Running<'_> {
         let scratch = &exec.layout.threads[thread];
         let width = phase.x.width;
         let mut io = self.io(phase);
-        exec.with_plan(phase, exec.n_threads, |plan| {
+        exec.with_plan(phase, |plan| {
             if phase.is_private(n_rows) {
                 if phase.has_norm() {
                     io.x = self.scratch(scratch.private_x);

@@ -23,6 +23,8 @@ pub(crate) struct StepState {
     pub(crate) n_outputs: usize,
     /// Every sequence has one row.
     pub(crate) single: bool,
+    /// Threads that the step is cut for.
+    pub(crate) n_threads: usize,
 }
 
 impl StepState {
@@ -39,6 +41,7 @@ impl StepState {
             n_tokens: 0,
             n_outputs: 0,
             single: false,
+            n_threads: 1,
         }
     }
 
@@ -60,9 +63,10 @@ fn row_chunks(rows: usize, width: usize, n_threads: usize) -> usize {
 }
 
 impl CpuExec {
-    /// Fills the step's buffers.
+    /// Fills the step's buffers, for so many threads.
     pub(crate) fn begin(&mut self, step: &StepInput<'_>, n_threads: usize) {
         let state = &mut self.state;
+        state.n_threads = n_threads;
         state.n_tokens = step.tokens.len();
         state.n_outputs = step.output_rows.len();
         state.single = step.sequences.iter().all(|s| s.n_rows == 1);
@@ -89,13 +93,14 @@ impl CpuExec {
         }
         self.state.n_chunks.clear();
         for at in 0..self.phases.len() {
-            let n = self.count_chunks(at, step, n_threads);
+            let n = self.count_chunks(at, step);
             self.state.n_chunks.push(n);
         }
     }
 
-    fn count_chunks(&self, at: usize, step: &StepInput<'_>, n_threads: usize) -> usize {
+    fn count_chunks(&self, at: usize, step: &StepInput<'_>) -> usize {
         let state = &self.state;
+        let n_threads = state.n_threads;
         let of_rows = |value: &ValueRef| row_chunks(state.rows(value.rows), value.width, n_threads);
         match &self.phases[at] {
             Phase::CopyBlocks => usize::from(!step.copies.is_empty()),
@@ -119,25 +124,25 @@ impl CpuExec {
             }
             Phase::Attention(phase) => self.plans[phase.plan].items.len(),
             Phase::MergeAttention { plan, .. } => self.plans[*plan].merges.len(),
-            Phase::Prepare => self.prepare_chunks(self.product(at + 1), n_threads),
+            Phase::Prepare => self.prepare_chunks(self.product(at + 1)),
             Phase::MatMul(phase) => {
                 let rows = state.rows(phase.x.rows);
                 if rows == 0 {
                     return 0;
                 }
-                self.with_plan(phase, n_threads, |plan| plan.n_chunks())
+                self.with_plan(phase, |plan| plan.n_chunks())
             }
         }
     }
 
-    fn prepare_chunks(&self, phase: &MatMulPhase, n_threads: usize) -> usize {
+    fn prepare_chunks(&self, phase: &MatMulPhase) -> usize {
         let rows = self.state.rows(phase.x.rows);
         if rows == 0 || phase.is_private(rows) {
             0
         } else if phase.has_norm() {
             rows.div_ceil(crate::matmul::PREPARE_ROWS)
         } else {
-            self.with_plan(phase, n_threads, |plan| plan.n_prepare_chunks())
+            self.with_plan(phase, |plan| plan.n_prepare_chunks())
         }
     }
 
@@ -152,11 +157,11 @@ impl CpuExec {
     pub(crate) fn with_plan<R>(
         &self,
         phase: &MatMulPhase,
-        n_threads: usize,
         f: impl FnOnce(&crate::matmul::MatMul<'_>) -> R,
     ) -> R {
         let rows = self.state.rows(phase.x.rows);
         let deterministic = self.options.deterministic;
+        let n_threads = self.state.n_threads;
         phase.with_plan(self.level, rows, n_threads, deterministic, f)
     }
 }

@@ -12,7 +12,7 @@ mod wait;
 
 pub use topology::default_threads;
 
-use guard::Guard;
+use guard::{Guard, Run};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
@@ -28,6 +28,9 @@ pub(crate) trait Work: Sync {
     fn n_phases(&self) -> usize;
     /// Chunks of a phase; the same answer during the whole run. Phases of no chunks are skipped.
     fn n_chunks(&self, phase: usize) -> usize;
+    /// How much there is to do, in a unit that does not depend on the threads it is cut for: the times
+    /// of runs are compared when they do about as much.
+    fn amount(&self) -> u64;
     /// Runs a chunk on thread `thread < n_threads`. `first` says that it is the thread's first chunk
     /// of the phase, so that private preparation is done once.
     fn run_chunk(&self, phase: usize, chunk: usize, thread: usize, first: bool);
@@ -140,6 +143,11 @@ impl Team {
         self.workers.len() + 1
     }
 
+    /// Threads that the next run uses, as far as can be told: work may be cut for so many.
+    pub(crate) fn next_threads(&self) -> usize {
+        lock(&self.guard).threads()
+    }
+
     /// Runs all phases of `work` and returns when every chunk is done, or when one has panicked and
     /// all threads have left.
     pub(crate) fn run(&self, work: &dyn Work) -> Result<(), TeamPanic> {
@@ -148,16 +156,19 @@ impl Team {
             return run_alone(work);
         }
         let active = guard.threads();
-        if active == 1 {
-            let clock = std::time::Instant::now();
-            let result = run_alone(work);
-            guard.ran(1, clock.elapsed().as_secs_f64(), None);
-            return result;
-        }
         let clock = std::time::Instant::now();
-        self.shared.run(work, active)?;
-        let wall = clock.elapsed().as_secs_f64();
-        guard.ran(active, wall, self.shared.single_thread_seconds());
+        if active == 1 {
+            run_alone(work)?;
+        } else {
+            self.shared.run(work, active)?;
+        }
+        let wall_seconds = clock.elapsed().as_secs_f64();
+        guard.ran(&Run {
+            threads: active,
+            amount: work.amount(),
+            wall_seconds,
+            single_seconds: self.shared.single_thread_seconds().filter(|_| active > 1),
+        });
         Ok(())
     }
 
@@ -174,6 +185,9 @@ impl Team {
             }
             fn n_chunks(&self, _phase: usize) -> usize {
                 self.0
+            }
+            fn amount(&self) -> u64 {
+                self.0 as u64
             }
             fn run_chunk(&self, _phase: usize, chunk: usize, thread: usize, _first: bool) {
                 (self.1)(chunk, thread);

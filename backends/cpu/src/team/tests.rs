@@ -33,6 +33,9 @@ impl Work for Counted {
     fn n_chunks(&self, phase: usize) -> usize {
         self.chunks[phase]
     }
+    fn amount(&self) -> u64 {
+        1
+    }
     fn run_chunk(&self, phase: usize, chunk: usize, _thread: usize, _first: bool) {
         if self.panic_at == Some((phase, chunk)) {
             panic!("chunk {chunk} of phase {phase}");
@@ -86,6 +89,9 @@ fn threads_that_parked_in_a_run_leave_it() {
         }
         fn n_chunks(&self, phase: usize) -> usize {
             [4, 1, 2, 1][phase]
+        }
+        fn amount(&self) -> u64 {
+            1
         }
         fn run_chunk(&self, phase: usize, _chunk: usize, _thread: usize, _first: bool) {
             if phase % 2 == 1 {
@@ -145,6 +151,9 @@ fn each_thread_prepares_once_a_phase() {
         }
         fn n_chunks(&self, _phase: usize) -> usize {
             16
+        }
+        fn amount(&self) -> u64 {
+            1
         }
         fn run_chunk(&self, phase: usize, _chunk: usize, thread: usize, first: bool) {
             if first {
