@@ -22,6 +22,7 @@ mod plan;
 mod pool;
 mod pools;
 mod sequence;
+pub mod solve;
 mod table;
 
 pub use error::KvError;
